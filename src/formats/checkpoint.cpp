@@ -38,6 +38,7 @@ std::span<const uint8_t> Tensor::data(std::vector<uint8_t>& scratch) const {
 }
 
 std::string Checkpoint::name() const {
+  if (!known_as.empty()) return known_as;
   std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();  // "folder/"
   const std::string file = whole.filename().string();

@@ -62,6 +62,7 @@ struct Checkpoint {
   enum class Kind { gguf, safetensors };
 
   std::filesystem::path path;  // what was opened
+  std::string known_as;        // a name that is not that of the file; empty: it is
   Kind kind = Kind::gguf;
   Metadata metadata;  // GGUF's keys
   std::vector<Tensor> tensors;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 namespace heddle {
 namespace {
@@ -44,16 +46,39 @@ void ProgressLine::show(const std::function<std::string()>& text) {
 
 void ProgressLine::count(std::string_view what, uint64_t done, uint64_t total, std::string_view unit) {
   if (!err_) return;
-  const uint64_t first = [&] {
-    const std::lock_guard lock(mutex_);
-    if (!first_count_) first_count_ = done;
-    return *first_count_;
-  }();
+  const uint64_t first = first_of(done);
   show([&] {
     std::string text = unit.empty() ? fmt::format("{} {} %", what, total ? 100 * done / total : 100)
                                     : fmt::format("{} {} of {} {}", what, done, total, unit);
     if (done > first && done < total)
       text += fmt::format(", {} left", time_text(seconds() * double(total - done) / double(done - first)));
+    return text;
+  });
+}
+
+uint64_t ProgressLine::first_of(uint64_t done) {
+  const std::lock_guard lock(mutex_);
+  if (!first_count_) {
+    first_count_ = done;
+    first_at_ = now_();
+  }
+  return *first_count_;
+}
+
+void ProgressLine::transfer(std::string_view what, uint64_t done, uint64_t total) {
+  if (!err_) return;
+  const uint64_t first = first_of(done);
+  show([&] {
+    constexpr uint64_t width = 24;  // of the bar
+    const double fraction = total ? double(done) / double(total) : 1, passed = now_() - first_at_;
+    const auto filled = std::min<uint64_t>(width, uint64_t(fraction * width));
+    const std::string bar = std::string(filled, '=') + (filled < width ? ">" : "");
+    std::string text =
+        fmt::format("{} [{:<{}}] {:.0f} % of {}", what, bar, width, fraction * 100, bytes_text(double(total)));
+    if (done > first && passed > 0) {
+      const double speed = double(done - first) / passed;
+      text += fmt::format(", {}/s, {} left", bytes_text(speed), time_text(double(total - done) / speed));
+    }
     return text;
   });
 }

@@ -60,6 +60,20 @@ TEST_F(Progress, TheSpeedIsThatOfWhatCameAfterTheFirstCount) {
   EXPECT_EQ(written(), "\r\x1b[Kloading 100 %");
 }
 
+TEST_F(Progress, ATransferHasABarASpeedAndTheTimeLeft) {
+  ProgressLine line(out, clock);
+  line.transfer("m", 1'000'000, 9'000'000);  // that many were there from before
+  now += 2;
+  line.transfer("m", 3'000'000, 9'000'000);
+  EXPECT_EQ(written(), "\r\x1b[Km [========>               ] 33 % of 9.0 MB, 1.0 MB/s, 6 s left");
+  now += 1;
+  line.transfer("m", 9'000'000, 9'000'000);
+  EXPECT_EQ(written(), "\r\x1b[Km [========================] 100 % of 9.0 MB, 2.7 MB/s, 0 s left");
+  now += 1;
+  line.transfer("m", 0, 0);
+  EXPECT_EQ(written(), "\r\x1b[Km [========================] 100 % of 0 B");
+}
+
 TEST_F(Progress, ATextIsFormattedOnlyIfItIsShown) {
   {
     ProgressLine line(out, clock);

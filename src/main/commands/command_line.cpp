@@ -16,6 +16,7 @@
 #include "main/bench/serve_sim.h"
 #include "main/commands/commands.h"
 #include "main/commands/suggestions.h"
+#include "main/models/pull_command.h"
 #include "main/process.h"
 
 namespace heddle {
@@ -23,13 +24,14 @@ namespace {
 
 constexpr const char* overview =
     "heddle: LLM inference and serving that writes its own GPU code. Models run on a GPU if there is one, else on the\n"
-    "CPU. MODEL is a GGUF file, a folder of safetensors, or weft, a small model inside the program; commands that "
-    "show\n"
-    "[MODEL] use weft when none is given.";
+    "CPU. MODEL is a GGUF file, a folder of safetensors, the name of a model that `heddle models` lists, or weft, a\n"
+    "small model inside the program; commands that show [MODEL] use weft when none is given.";
 
 constexpr const char* examples =
     "Examples:\n"
     "  heddle                                 a story by weft, and what to try next\n"
+    "  heddle pull qwen3:0.6b                 get a model: from Ollama's registry, or org/repo from Hugging Face\n"
+    "  heddle models                          the models on this machine, those of other programs too\n"
     "  heddle chat MODEL                      a conversation\n"
     "  heddle run MODEL -p \"Once upon\"       continue a text\n"
     "  heddle serve MODEL                     an OpenAI-compatible API on port 8080\n"
@@ -39,6 +41,8 @@ constexpr const char* examples =
     "  heddle plan MODEL --ctx 8192           the memory a model needs, and whether it fits\n"
     "  heddle perplexity MODEL FILE           perplexity on a text\n"
     "  heddle inspect MODEL                   contents and size of a model file\n"
+    "  heddle show MODEL                      the same by name, with its place and its chat template\n"
+    "  heddle rm MODEL                        remove a pulled model\n"
     "  heddle tokenize MODEL \"Hello\"          token ids of a text\n"
     "  heddle template MODEL --messages F.json\n"
     "                                         a conversation rendered by the model's chat template\n"
@@ -103,7 +107,9 @@ std::vector<std::string> with_flags(std::vector<std::string> arguments) {
   return arguments;
 }
 
-int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::ostream& out, std::ostream& err) {
+// `offers`: how often a missing model may still be pulled, for the model and its draft.
+int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::ostream& out, std::ostream& err,
+                  int offers = 2) {
   CLI::App program(overview, "heddle");
   program.set_version_flag("-V,--version", std::string("heddle ") + version, "Show the version");
   program.set_help_flag("-h,--help", "Show help");
@@ -121,6 +127,10 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_embed(program, in, out, err);
   describe_perplexity(program, out, err);
   describe_serve(program, out, err, status);
+  describe_models(program, out, err);
+  describe_pull(program, out, err, status);
+  describe_rm(program, out);
+  describe_show(program, out);
   describe_inspect(program, out);
   describe_plan(program, out, status);
   describe_text(program, in, out, err);
@@ -152,7 +162,12 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
     return left.empty() ? program.exit(asked, out, err) : not_understood(CLI::ExtrasError(left));
   } catch (const CLI::ParseError& error) {
     return not_understood(error);
+  } catch (const NoSuchModel& missing) {
+    if (offers == 0) throw;
+    const std::optional<int> refused = offer_to_pull(missing, command_named(program), in, err);
+    if (refused) return *refused;
   }
+  return parse_and_run(given, in, out, err, offers - 1);
 }
 
 }  // namespace

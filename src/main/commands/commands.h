@@ -20,6 +20,10 @@ void describe_embed(CLI::App& program, std::istream& in, std::ostream& out, std:
 void describe_perplexity(CLI::App& program, std::ostream& out, std::ostream& err);
 void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
 void describe_inspect(CLI::App& program, std::ostream& out);
+void describe_models(CLI::App& program, std::ostream& out, std::ostream& err);
+void describe_show(CLI::App& program, std::ostream& out);
+void describe_pull(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
+void describe_rm(CLI::App& program, std::ostream& out);
 void describe_plan(CLI::App& program, std::ostream& out, int& status);
 void describe_text(CLI::App& program, std::istream& in, std::ostream& out,
                    std::ostream& err);  // tokenize, detokenize, template

@@ -1,4 +1,6 @@
 // heddle inspect: what a model file holds and the memory that running it needs, as text or JSON.
+#include "main/commands/inspect_command.h"
+
 #include <fmt/ostream.h>
 
 #include <CLI/CLI.hpp>
@@ -18,15 +20,6 @@
 
 namespace heddle {
 namespace {
-
-struct InspectOptions {
-  std::string path;
-  bool tensors = false;  // list each of them
-  bool full = false;     // long values whole
-  bool json = false;
-  uint32_t context = 0;  // tokens of the KV cache; 0: the context the model was trained for
-  model::KvFormat kv = model::KvFormat::f16;
-};
 
 using formats::Checkpoint;
 using formats::Tensor;
@@ -249,13 +242,13 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   out << json.dump(2) << '\n';
 }
 
+}  // namespace
+
 void inspect(const InspectOptions& options, std::ostream& out) {
   const Checkpoint checkpoint = open_model(options.path);
   const Summary sum = summary_of(checkpoint, options);
   (options.json ? print_json : print_text)(checkpoint, sum, options, out);
 }
-
-}  // namespace
 
 void describe_inspect(CLI::App& program, std::ostream& out) {
   const auto options = std::make_shared<InspectOptions>();

@@ -189,7 +189,7 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
 
   const auto quantized = std::make_shared<WriteModelOptions>();
   CLI::App* quantize = program.add_subcommand("quantize", "Write a model in another type");
-  quantize->add_option("model", quantized->model, "A GGUF file, or a folder with config.json")
+  quantize->add_option("model", quantized->model, "A GGUF file, a folder with config.json, or the name of a model")
       ->required()
       ->type_name("MODEL");
   quantize->add_option("output", quantized->output, "The file to write")->required()->type_name("OUT.gguf");

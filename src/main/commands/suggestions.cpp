@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <numeric>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "main/models/named_model.h"
 
 namespace heddle {
 namespace {
@@ -54,7 +54,7 @@ const std::vector<Foreign>& foreign_options() {
       {{"-s"}, "--seed", ""},
       {{"-sys", "--system-prompt"}, "--system", ""},
       {{"-ctk", "-ctv", "--cache-type-k", "--cache-type-v", "--kv-cache-dtype"}, "--kv", ""},
-      {{"-hf", "--hf-repo"}, "", "models are files on this machine: heddle run MODEL"},
+      {{"-hf", "--hf-repo"}, "", "MODEL is given without an option, and may be a name: heddle run org/repo:Q4_K_M"},
   };
   return all;
 }
@@ -107,11 +107,9 @@ std::string explain_left(const CLI::App& command, const std::vector<std::string>
   const std::vector<std::string> commands = command_names(command);
   if (!commands.empty()) {
     const std::string suggestion = did_you_mean(left[0], commands);
-    std::error_code failed;
-    const bool is_model =
-        suggestion.empty() && (left[0].ends_with(".gguf") || std::filesystem::exists(left[0], failed));
+    const bool names_model = suggestion.empty() && (left[0].ends_with(".gguf") || is_model(left[0]));
     return fmt::format("there is no command {}{}", in_quotes(left[0]),
-                       is_model ? fmt::format("; did you mean heddle chat {}?", left[0]) : suggestion);
+                       names_model ? fmt::format("; did you mean heddle chat {}?", left[0]) : suggestion);
   }
   std::vector<std::string> quoted;
   for (const std::string& argument : left) quoted.push_back(in_quotes(argument));

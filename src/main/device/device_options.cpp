@@ -14,6 +14,8 @@ namespace heddle {
 namespace {
 
 constexpr uint32_t max_draft_tokens = 64;
+constexpr const char* model_help =
+    "GGUF file, folder of safetensors, name of a model (`heddle models` lists them), or weft, the model in the program";
 
 // A number of layers; unset for "auto".
 std::optional<uint32_t> layers_named(const char* option, const std::string& text) {
@@ -119,13 +121,10 @@ void describe_draft(CLI::App& command, DeviceOptions& options) {
 
 CLI::Option* describe_model(CLI::App& command, std::string& name) {
   name = own_model_name;
-  return command.add_option("MODEL", name, "GGUF file, folder of safetensors, or weft, the model in the program")
-      ->type_name("");
+  return command.add_option("MODEL", name, model_help)->type_name("");
 }
 CLI::Option* describe_required_model(CLI::App& command, std::string& name) {
-  return command.add_option("MODEL", name, "GGUF file, folder of safetensors, or weft, the model in the program")
-      ->type_name("")
-      ->required();
+  return command.add_option("MODEL", name, model_help)->type_name("")->required();
 }
 
 std::optional<uint32_t> cuda_number(const std::string& device) {

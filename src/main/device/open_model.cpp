@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "main/models/named_model.h"
 #include "model/architectures.h"
 #include "text/json/vocabulary_json.h"
 
@@ -150,21 +151,29 @@ void add_ends(Vocabulary& vocabulary, const std::string& generation, const std::
 std::span<const uint8_t> own_model() { return {heddle_own_model_begin, heddle_own_model_end}; }
 
 formats::Checkpoint open_model(const std::string& name) {
-  if (name.empty()) throw Error("MODEL: expected a GGUF file, a folder of safetensors or weft, found an empty name");
-  return name == own_model_name ? formats::read_gguf(own_model(), own_model_name) : formats::open_checkpoint(name);
+  if (name.empty())
+    throw Error(
+        "MODEL: expected a GGUF file, a folder of safetensors, the name of a model or weft, found an empty name");
+  if (name == own_model_name) return formats::read_gguf(own_model(), own_model_name);
+  NamedModel found = find_model(name);
+  formats::Checkpoint checkpoint = formats::open_checkpoint(found.path);
+  checkpoint.known_as = std::move(found.name);
+  return checkpoint;
 }
 
 formats::Checkpoint open_texts(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code error;  // open_model() says what is wrong
-  if (name == own_model_name || !fs::exists(fs::path(name) / "tokenizer.json", error)) return open_model(name);
-  for (const auto& entry : fs::directory_iterator(name, error))
+  if (name.empty() || name == own_model_name) return open_model(name);
+  const fs::path path = find_model(name).path;
+  if (!fs::exists(path / "tokenizer.json", error)) return open_model(name);
+  for (const auto& entry : fs::directory_iterator(path, error))
     if (entry.path().extension() == ".gguf") return open_model(name);
   formats::Checkpoint checkpoint;
-  checkpoint.path = name;
+  checkpoint.path = path;
   checkpoint.kind = formats::Checkpoint::Kind::safetensors;
-  checkpoint.metadata = Metadata(name);
-  checkpoint.text = formats::read_text_files(name);
+  checkpoint.metadata = Metadata(path.string());
+  checkpoint.text = formats::read_text_files(path);
   return checkpoint;
 }
 

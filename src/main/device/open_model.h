@@ -15,7 +15,8 @@ namespace heddle {
 inline constexpr const char* own_model_name = "weft";
 std::span<const uint8_t> own_model();  // a GGUF file
 
-// A path, or "weft" for the model inside the program (a file of that name is ./weft).
+// A path, the name of a model in one of the stores (find_model()), or "weft" for the model inside the program (a file
+// of that name is ./weft).
 formats::Checkpoint open_model(const std::string& name);
 
 // For what needs only the tokenizer and the chat templates: a folder with a tokenizer.json and without GGUF files is

@@ -1,7 +1,6 @@
 // heddle selftest: every kernel against f64, or a whole model on a device against the reference backend.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <ostream>
 
@@ -19,6 +18,7 @@
 #include "main/device/model_checks.h"
 #include "main/device/open_model.h"
 #include "main/device/split_choice.h"
+#include "main/models/named_model.h"
 #include "main/progress.h"
 #include "model/load.h"
 
@@ -165,17 +165,16 @@ struct SelftestArguments {
   uint32_t threads = 0;
 };
 
-bool is_model(const std::string& name) {
+bool means_model(const std::string& name) {
   for (const kernels::Entry& entry : kernels::catalog())
     if (entry.name == name) return false;
-  std::error_code failed;
-  return name == own_model_name || name.ends_with(".gguf") || std::filesystem::exists(name, failed);
+  return name == own_model_name || name.ends_with(".gguf") || is_model(name);
 }
 
 bool run_selftest(const SelftestArguments& given, std::ostream& out, std::ostream& err) {
   // "3" and "cuda:3" are the same GPU
   const std::optional<uint32_t> gpu = cuda_number(cuda_number(given.device) ? given.device : "cuda:" + given.device);
-  if (given.names.size() == 1 && is_model(given.names[0])) {
+  if (given.names.size() == 1 && means_model(given.names[0])) {
     ModelSelftestOptions options{
         .model = given.names[0], .sweep = given.sweep.value_or(proof::Sweep::normal), .device = given.split};
     options.device.exact = given.exact;

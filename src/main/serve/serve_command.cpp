@@ -29,6 +29,7 @@
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
 #include "main/device/running_model.h"
+#include "main/models/named_model.h"
 #include "main/process.h"
 #include "main/serve/log_writer.h"
 #include "server/http/http.h"
@@ -153,7 +154,7 @@ server::ModelFacts model_facts(const ServedFacts& facts) {
 }
 
 std::string file_of(const ServeOptions& options) {
-  return options.model == own_model_name ? "(in the program)" : options.model;
+  return options.model == own_model_name ? "(in the program)" : find_model(options.model).path.string();
 }
 
 // For people, at the start; each line ends with a line break.
@@ -508,6 +509,8 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
 
 int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   check_serve_options(options);
+  for (const std::string& name : {options.model, options.device.draft})  // before the port is opened
+    if (!name.empty() && name != own_model_name) find_model(name);
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server
   err.tie(nullptr);               // or a message would wait for the reader of standard output

@@ -64,9 +64,9 @@ TEST(CommandLine, AnEmptyNameIsNoModel) {
   for (const char* command : {"run", "chat", "inspect", "plan", "tokenize", "bench", "serve"}) {
     const Result result = heddle({command, ""}, "hi");
     EXPECT_EQ(result.status, 1) << command;
-    EXPECT_NE(
-        result.err.find("heddle: MODEL: expected a GGUF file, a folder of safetensors or weft, found an empty name"),
-        std::string::npos)
+    EXPECT_NE(result.err.find("heddle: MODEL: expected a GGUF file, a folder of safetensors, the name of a model or "
+                              "weft, found an empty name"),
+              std::string::npos)
         << result.err;
   }
 }
