@@ -42,6 +42,11 @@ else()
 endif()
 set_property(TARGET pcre2 PROPERTY INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT_WIDTH=8)
 
+# libcurl is opened at run time (src/store/curl.h): only its header is needed
+find_path(curl_include curl/curl.h REQUIRED)
+add_library(curl_headers INTERFACE)
+target_include_directories(curl_headers SYSTEM INTERFACE ${curl_include})
+
 if(HEDDLE_STATIC)
   add_link_options(-static-libstdc++ -static-libgcc)
   add_library(heddle_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/fmt.cpp)

@@ -117,7 +117,8 @@ class Finder {
       add_gguf(fmt::format("{}:{}", name, model.label), folder, model, files);
     if (!std::ranges::count(files, "config.json") || !formats::has_safetensors(folder) || !is_whole(folder)) return;
     std::vector<fs::path> paths;
-    for (const std::string& file : files) paths.push_back(folder / file);
+    for (const std::string& file : files)
+      if (!lower_case(file).ends_with(".gguf")) paths.push_back(folder / file);  // those are models of their own
     add(name, folder, std::move(paths));
   }
   // Whether each file is there that the index names.

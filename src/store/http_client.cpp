@@ -194,13 +194,20 @@ void HttpClient::perform(const HttpGet& request, const std::string& url, bool wi
   set(CURLOPT_NOPROGRESS, 0L);
   set(CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
   set(CURLOPT_XFERINFODATA, static_cast<void*>(&transfer));
+  char why[CURL_ERROR_SIZE] = {};
+  set(CURLOPT_ERRORBUFFER, why);
   const CURLcode code = library.easy_perform(handle_);
+  set(CURLOPT_ERRORBUFFER, static_cast<char*>(nullptr));
   if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   if (transfer.stops()) throw HttpStopped();
   if (code == CURLE_ABORTED_BY_CALLBACK && transfer.stalled)
     throw HttpFailure(0, true, fmt::format("{}: no byte came for {} s", shown(url), options_.stall_seconds));
   if (code != CURLE_OK)
-    throw HttpFailure(0, is_passing(code), fmt::format("{}: {}", shown(url), library.easy_strerror(code)));
+    throw HttpFailure(
+        0, is_passing(code),
+        fmt::format(
+            "{}: {}{}", shown(url), *why ? why : library.easy_strerror(code),
+            code == CURLE_PEER_FAILED_VERIFICATION ? " (SSL_CERT_FILE names other certificates to trust)" : ""));
 }
 
 void HttpClient::get(const HttpGet& request, const OnHead& on_head, const OnBody& on_body) {

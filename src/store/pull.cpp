@@ -212,7 +212,14 @@ PullPlan plan_pull(const RemoteName& name, const PullOptions& options) {
   return plan;
 }
 
-bool pull(const PullPlan& plan, const PullOptions& options) { return Puller(plan, options).run(); }
+bool pull(const PullPlan& plan, const PullOptions& options) {
+  try {
+    return Puller(plan, options).run();
+  } catch (const HttpFailure& failure) {  // of a gated repository everyone sees the list
+    if (plan.name.source == RemoteName::Source::hub) explain_hub(failure, plan.name, options.remotes);
+    throw;
+  }
+}
 
 std::map<std::string, std::string> read_pulled(const fs::path& folder) {
   std::map<std::string, std::string> files;

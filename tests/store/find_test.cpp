@@ -74,6 +74,7 @@ TEST(FindModels, InTheOwnStore) {
   put(folder.file("hub/org/repo/.lock"), "");
   put(folder.file("hub/org/whole/config.json"), "{}");
   put(folder.file("hub/org/whole/model.safetensors"), "12345");
+  put(folder.file("hub/org/whole/m-Q8_0.gguf"), "12345");  // not a part of the folder's model
   put(folder.file("hub/org/half/config.json"), "{}");
   put(folder.file("hub/org/half/model-00001-of-00002.safetensors"), "1");
   put(folder.file("hub/org/half/model.safetensors.index.json"),
@@ -84,8 +85,8 @@ TEST(FindModels, InTheOwnStore) {
   put(folder.file("own-folder/config.json"), "{}");
   put(folder.file("own-folder/model.safetensors"), "1");
   const std::vector<FoundModel> found = found_in(StoreKind::own, folder);
-  EXPECT_EQ(names_of(found),
-            (Names{"localhost:5000/me/tiny:q8", "mine", "org/repo:Q4_K_M", "org/whole", "own-folder", "qwen3:0.6b"}));
+  EXPECT_EQ(names_of(found), (Names{"localhost:5000/me/tiny:q8", "mine", "org/repo:Q4_K_M", "org/whole",
+                                    "org/whole:Q8_0", "own-folder", "qwen3:0.6b"}));
   EXPECT_EQ(found[2].path, folder.file("hub/org/repo/m-Q4_K_M.gguf"));
   EXPECT_EQ(found[2].bytes, 4u);
   EXPECT_EQ(found[3].path, folder.file("hub/org/whole"));

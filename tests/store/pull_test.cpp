@@ -221,6 +221,12 @@ TEST_F(Pull, SaysWhatARefusalMeans) {
   options.remotes.hub_token = "wrong";
   refuses(401);
   EXPECT_REFUSED(pull_it("org/repo"), "does not accept the token (401): HF_TOKEN is wrong or expired");
+  // the list of a gated repository is for all, its files are not
+  hub.instead["resolve"] = {TestServer::Reply{.status = 403, .body = ""}};
+  EXPECT_REFUSED(pull_it("org/repo"), "org/repo: the token may not read it (403): its terms have to be accepted at");
+  options.remotes.hub_token = "";
+  hub.instead["resolve"] = {TestServer::Reply{.status = 401, .body = ""}};
+  EXPECT_REFUSED(pull_it("org/repo"), "org/repo: ", "needs a token in HF_TOKEN");
   options.remotes.offline = true;
   EXPECT_REFUSED(pull_it("org/repo"), "HF_HUB_OFFLINE is set");
 }

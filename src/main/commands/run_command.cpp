@@ -59,7 +59,9 @@ constexpr std::array subjects = {"a boat",         "a little dog", "a red ball",
 constexpr const char* try_next =
     "\nTry next:\n"
     "  heddle chat                       talk to this model; it tells stories and knows what heddle is\n"
-    "  heddle chat MODEL                 talk to yours: a GGUF file or a folder of safetensors\n"
+    "  heddle models                     the models on this machine, those of other programs too\n"
+    "  heddle chat qwen3:0.6b            talk to one by name; heddle offers to pull what is not here\n"
+    "  heddle chat MODEL                 talk to yours: a name, a GGUF file or a folder of safetensors\n"
     "  heddle run MODEL -p \"Once upon\"   continue a text\n"
     "  heddle bench MODEL                how fast it is on this machine\n"
     "  heddle plan MODEL --ctx 8192      the memory it will take\n"

@@ -1,4 +1,5 @@
-// heddle models: what is on this machine, and whether it runs here.
+#include "main/models/models_command.h"
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
@@ -21,47 +22,12 @@
 namespace heddle {
 namespace {
 
-// The memory of this machine, asked for once.
-struct MachineMemory {
-  uint64_t cpu = available_memory();
-  std::vector<std::pair<cuda::DeviceInfo, uint64_t>> gpus;  // with what a model may take
-
-  MachineMemory() {
-    try {
-      for (const cuda::DeviceInfo& info : cuda::devices()) {
-        gpu::expect_capable(info);
-        gpus.emplace_back(info, usable_memory(cuda::Context(info.ordinal).memory().free));
-      }
-    } catch (const Error&) {  // no GPU: `heddle devices` says why
-    }
-  }
-  uint64_t largest_gpu() const {
-    uint64_t largest = 0;
-    for (const auto& [info, free] : gpus) largest = std::max(largest, free);
-    return largest;
-  }
-};
-
 struct ListedModel {
   const store::FoundModel* found;
   std::string type, architecture;
   uint64_t context = 0;  // trained for; 0: the file does not say
   std::string problem;   // why it does not run here; empty: it does
 };
-
-// Empty: it fits on a device, or on a GPU and the CPU together.
-std::string memory_problem(const model::Model& model, const MachineMemory& memory) {
-  const DeviceOptions options;
-  const Fit on_cpu = fit(model, options, cpu_rows, memory.cpu);
-  if (on_cpu.context) return {};
-  for (const auto& [info, free] : memory.gpus)
-    if (fit(model, options, gpu_rows, free, &info).context) return {};
-  if (on_cpu.needed.weights + on_cpu.needed.workspace <= memory.cpu + memory.largest_gpu() && memory.largest_gpu())
-    return {};
-  return fmt::format("too large: it needs {}, {} are free",
-                     bytes_text(double(on_cpu.needed.weights + on_cpu.needed.workspace)),
-                     bytes_text(double(std::max(memory.cpu, memory.largest_gpu()))));
-}
 
 ListedModel look_at(const store::FoundModel& found, const MachineMemory& memory) {
   ListedModel listed{.found = &found, .type = {}, .architecture = {}, .problem = found.problem};
@@ -133,11 +99,10 @@ void list_models(bool json, std::ostream& out, std::ostream& err) {
   std::vector<ListedModel> models;
   {
     ProgressLine progress(&err);
-    const std::optional<MachineMemory> memory =
-        found.empty() ? std::nullopt : std::optional<MachineMemory>(std::in_place);
+    const MachineMemory memory = found.empty() ? MachineMemory() : machine_memory();
     for (const store::FoundModel& each : found) {
       progress.count("looking at models:", models.size(), found.size(), "files");
-      models.push_back(look_at(each, *memory));
+      models.push_back(look_at(each, memory));
     }
   }
   if (json)
@@ -153,6 +118,33 @@ void list_models(bool json, std::ostream& out, std::ostream& err) {
 }
 
 }  // namespace
+
+MachineMemory machine_memory() {
+  MachineMemory memory{.cpu = available_memory(), .gpus = {}};
+  try {
+    for (const cuda::DeviceInfo& info : cuda::devices()) {
+      gpu::expect_capable(info);
+      memory.gpus.emplace_back(info, usable_memory(cuda::Context(info.ordinal).memory().free));
+    }
+  } catch (const Error&) {  // no GPU: `heddle devices` says why
+  }
+  return memory;
+}
+
+std::string memory_problem(const model::Model& model, const MachineMemory& memory) {
+  const DeviceOptions options;
+  const Fit on_cpu = fit(model, options, cpu_rows(options), memory.cpu);
+  if (on_cpu.context) return {};
+  uint64_t largest = 0;  // of the GPUs
+  for (const auto& [info, free] : memory.gpus) {
+    if (fit(model, options, gpu_rows, free, &info).context) return {};
+    largest = std::max(largest, free);
+  }
+  const uint64_t needed = on_cpu.needed.weights + on_cpu.needed.workspace;
+  if (largest && needed <= memory.cpu + largest) return {};  // layers on both
+  return fmt::format("too large: it needs {}, {} are free", bytes_text(double(needed)),
+                     bytes_text(double(memory.cpu + largest)));
+}
 
 void describe_models(CLI::App& program, std::ostream& out, std::ostream& err) {
   const auto json = std::make_shared<bool>(false);

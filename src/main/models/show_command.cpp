@@ -15,10 +15,12 @@
 namespace heddle {
 namespace {
 
+using FileSizes = std::vector<std::pair<std::string, uint64_t>>;
+
 // Where it is from; a model by path has only its files.
 struct Whereabouts {
   std::string name, store, path;
-  std::vector<std::pair<std::string, uint64_t>> files;
+  FileSizes files;
 };
 
 Whereabouts whereabouts_of(const std::string& name, const formats::Checkpoint& checkpoint) {
@@ -42,7 +44,7 @@ void show(const std::string& name, bool json, std::ostream& out) {
   inspect(options, inspected);
   if (!json) {
     out << fmt::format("{:<14} {}\n{:<14} {}\n", "model", replace_invalid_utf8(where.name), "store", where.store);
-    for (const auto& [file, bytes] : where.files)
+    for (const auto& [file, bytes] : where.files.size() > 1 ? where.files : FileSizes())  // of one, inspect has it
       out << fmt::format("{:<14} {} ({})\n", "path", file, bytes_text(double(bytes)));
     out << inspected.str();
     if (!chat.empty()) out << "\nchat template\n" << chat << (chat.ends_with('\n') ? "" : "\n");

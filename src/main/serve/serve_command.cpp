@@ -509,8 +509,9 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
 
 int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   check_serve_options(options);
-  for (const std::string& name : {options.model, options.device.draft})  // before the port is opened
-    if (!name.empty() && name != own_model_name) find_model(name);
+  // A name that is not here is answered before the port is opened: the model may be pulled then.
+  for (const std::string& name : {options.model, options.device.draft})
+    if (name != own_model_name && store::find_remote_name(name)) find_model(name);
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server
   err.tie(nullptr);               // or a message would wait for the reader of standard output

@@ -1,8 +1,11 @@
 // The list of models, show and rm.
+#include "main/models/models_command.h"
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "model/load.h"
 #include "tests/main/models/own_stores.h"
 #include "tests/support/refused.h"
 
@@ -40,13 +43,20 @@ TEST(ModelsCommand, ListsWhatIsThere) {
   EXPECT_EQ(list[2]["name"], "weft:latest");
 }
 
+TEST(ModelsCommand, SaysWhatIsTooLarge) {
+  const model::Model model = model::load(formats::open_checkpoint(weft));
+  EXPECT_EQ(memory_problem(model, {.cpu = 1'000'000'000, .gpus = {}}), "");
+  EXPECT_EQ(memory_problem(model, {.cpu = 0, .gpus = {}}), "");  // unknown
+  expect_says(memory_problem(model, {.cpu = 1'000'000, .gpus = {}}), {"too large: it needs ", " MB, 1.0 MB are free"});
+}
+
 TEST(ShowCommand, SaysWhereItIsAndWhatItIs) {
   OwnStores stores;
   put(stores.own() / "hub/heddle/weft-GGUF/weft-Q8_0.gguf", contents(weft));
   const Result text = heddle({"show", "weft-GGUF"});
   EXPECT_EQ(text.status, 0) << text.err;
-  expect_says(text.out, {"model          heddle/weft-GGUF:Q8_0", "store          heddle", "path           ",
-                         "weft-Q8_0.gguf (8.8 MB)", "architecture   llama", "metadata",
+  expect_says(text.out, {"model          heddle/weft-GGUF:Q8_0", "store          heddle", "file           ",
+                         "weft-Q8_0.gguf (GGUF, 8.8 MB)", "architecture   llama", "metadata",
                          "general.architecture = ", "\nchat template\n"});
   const auto json = nlohmann::json::parse(heddle({"show", "weft-GGUF", "--json"}).out);
   EXPECT_EQ(json["name"], "heddle/weft-GGUF:Q8_0");
