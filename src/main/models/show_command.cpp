@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "main/commands/commands.h"
 #include "main/commands/inspect_command.h"
+#include "main/device/device_options.h"
 #include "main/device/open_model.h"
 #include "main/models/named_model.h"
 
