@@ -43,7 +43,12 @@ TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
   both.feed({{4, 26}, {5, 26}, {2, 1}, {3, 12}}, BesideReference::last);
 }
 
-TEST_P(SlowPlansOfArchitectures, GiveThemExactly) {
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+// With other options, one model of each class.
+class SlowPlansOfClasses : public SlowPlansOfArchitectures {};
+TEST_P(SlowPlansOfClasses, GiveThemExactly) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted({.exact = true}), exact_bound);
@@ -54,7 +59,7 @@ TEST_P(SlowPlansOfArchitectures, GiveThemExactly) {
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
 }
 
-TEST_P(SlowPlansOfArchitectures, GiveThemDeterministically) {
+TEST_P(SlowPlansOfClasses, GiveThemDeterministically) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted({.deterministic = true}), f16_bound);
@@ -63,7 +68,7 @@ TEST_P(SlowPlansOfArchitectures, GiveThemDeterministically) {
   both.feed({{0, 1}});
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
 }
-INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfClasses, testing::ValuesIn(test::Fixture::one_of_each_class()),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Two layers whose heads the fast kernels take: the first with q, k and v in one product, the second with norms of q
