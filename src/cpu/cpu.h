@@ -18,8 +18,10 @@ struct Options {
   std::function<void(uint64_t, uint64_t)> progress;
 };
 
-// The instruction sets this machine has, best first; "plain" is always there.
+// The instruction sets of this binary that this machine has, best first; "plain" is always there.
 std::vector<std::string> isa_names();
+// All of this binary, best first.
+std::vector<std::string> built_isa_names();
 
 // The model must outlive it. Throws an Error if the machine lacks the instruction set asked for.
 //

@@ -46,34 +46,43 @@ bool has_dotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
 bool has_i8mm() { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM); }
 #endif
 
+struct Known {
+  const char* name;
+  bool (*runs_here)();
+  const Isa& (*isa)();  // to be called only where it runs: its code is compiled for its instructions
+};
+
 // Best first.
-std::vector<const Isa*> present() {
-  std::vector<const Isa*> found;
+constexpr Known known[] = {
 #if defined(__x86_64__)
-  if (has_amx()) found.push_back(&isa_avx512_amx());
-  if (has_avx512_vnni()) found.push_back(&isa_avx512_vnni());
-  if (has_avx2()) found.push_back(&isa_avx2());
+    {"avx512-amx", has_amx, isa_avx512_amx},
+    {"avx512-vnni", has_avx512_vnni, isa_avx512_vnni},
+    {"avx2", has_avx2, isa_avx2},
 #elif defined(__aarch64__)
-  if (has_i8mm()) found.push_back(&isa_neon_i8mm());
-  if (has_dotprod()) found.push_back(&isa_neon_dotprod());
+    {"neon-i8mm", has_i8mm, isa_neon_i8mm},
+    {"neon-dotprod", has_dotprod, isa_neon_dotprod},
 #endif
-  found.push_back(&isa_plain());
-  return found;
-}
+    {"plain", [] { return true; }, isa_plain},
+};
 
 }  // namespace
 
+std::vector<std::string> built_isa_names() {
+  std::vector<std::string> names;
+  for (const Known& each : known) names.push_back(each.name);
+  return names;
+}
+
 std::vector<std::string> isa_names() {
   std::vector<std::string> names;
-  for (const Isa* isa : present()) names.push_back(isa->name);
+  for (const Known& each : known)
+    if (each.runs_here()) names.push_back(each.name);
   return names;
 }
 
 const Isa& choose_isa(const std::string& name) {
-  const std::vector<const Isa*> found = present();
-  if (name == "auto") return *found.front();
-  for (const Isa* isa : found)
-    if (isa->name == name) return *isa;
+  for (const Known& each : known)
+    if ((name == "auto" || name == each.name) && each.runs_here()) return each.isa();
   throw Error("this machine cannot run the instruction set {}; it has {}", name, fmt::join(isa_names(), ", "));
 }
 

@@ -382,6 +382,13 @@ TEST(Products, ManyRowsAreDivided) {
 TEST(ChooseIsa, RefusesWhatTheMachineLacks) {
   EXPECT_EQ(choose_isa("auto").name, isa_names().front());
   EXPECT_EQ(isa_names().back(), "plain");
+  const std::vector<std::string> here = isa_names();
+  for (const std::string& name : built_isa_names())
+    if (std::find(here.begin(), here.end(), name) == here.end()) {
+      EXPECT_THROW(choose_isa(name), Error) << name;
+    } else {
+      EXPECT_EQ(choose_isa(name).name, name);
+    }
   EXPECT_THROW(choose_isa("mmx"), Error);
 }
 

@@ -10,12 +10,13 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/version.h"
 #include "main/bench/bench_command.h"
 #include "main/bench/client.h"
 #include "main/bench/serve_sim.h"
+#include "main/commands/command_description.h"
 #include "main/commands/commands.h"
 #include "main/commands/suggestions.h"
+#include "main/commands/version_text.h"
 #include "main/models/pull_command.h"
 #include "main/process.h"
 
@@ -65,16 +66,11 @@ constexpr const char* examples =
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
-    std::string type = option->get_type_name();
-    type = type.substr(0, type.find(":POSITIVE"));  // the name of a check behind that of the value
-    const bool names_value = option->get_type_size() != 0 && !type.empty();
-    return (names_value ? " " + type : "") + (option->get_required() && !option->get_positional() ? " (required)" : "");
+    const std::string value = value_name(*option);
+    return (value.empty() ? "" : " " + value) +
+           (option->get_required() && !option->get_positional() ? " (required)" : "");
   }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    std::string shown = option->get_type_size() != 0 ? option->get_default_str() : "";
-    if (shown.starts_with('[') && shown.ends_with(']')) shown = shown.substr(1, shown.size() - 2);  // a list
-    return wrapped(option->get_description() + (shown.empty() ? "" : fmt::format(" [{}]", shown)));
-  }
+  std::string make_option_desc(const CLI::Option* option) const override { return wrapped(text_with_default(*option)); }
   std::string make_subcommand(const CLI::App* command) const override {
     std::ostringstream out;
     CLI::detail::format_help(out, command->get_name(), wrapped(command->get_description()), get_column_width());
@@ -99,7 +95,7 @@ class HelpFormatter : public CLI::Formatter {
 
 // "help run" and "version" as other programs have them.
 std::vector<std::string> with_flags(std::vector<std::string> arguments) {
-  if (arguments == std::vector<std::string>{"version"}) return {"--version"};
+  if (!arguments.empty() && arguments[0] == "version") arguments[0] = "--version";
   if (!arguments.empty() && arguments[0] == "help") {
     arguments.erase(arguments.begin());
     arguments.push_back("--help");
@@ -111,7 +107,13 @@ std::vector<std::string> with_flags(std::vector<std::string> arguments) {
 int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::ostream& out, std::ostream& err,
                   int offers = 2) {
   CLI::App program(overview, "heddle");
-  program.set_version_flag("-V,--version", std::string("heddle ") + version, "Show the version");
+  bool verbose = false;
+  program.set_version_flag(
+      "-V,--version", [&] { return version_text(program.count("--verbose") > 0); }, "Show the version");
+  program
+      .add_flag("--verbose", verbose,
+                "With --version: the commit, the compiler, the instruction sets and the driver too")
+      ->needs("--version");
   program.set_help_flag("-h,--help", "Show help");
   program.require_subcommand(0, 1);
   program.option_defaults()->always_capture_default();
@@ -146,6 +148,8 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_bench_client(bench, out);
   describe_bench_kernels(bench, out, err, status);
   describe_tune(program, out);
+  describe_completion(program, out);
+  describe_manual(program);
   program.footer(examples);  // after the subcommands, which would inherit it
 
   const std::vector<std::string> arguments = with_flags(given);

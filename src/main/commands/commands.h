@@ -33,6 +33,8 @@ void describe_ptx(CLI::App& program, std::ostream& out, std::ostream& err, int& 
 void describe_devices(CLI::App& program, std::ostream& out);
 void describe_selftest(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
 void describe_tune(CLI::App& program, std::ostream& out);
+void describe_completion(CLI::App& program, std::ostream& out);
+void describe_manual(CLI::App& program);
 void describe_bench_kernels(CLI::App& bench, std::ostream& out, std::ostream& err, int& status);
 
 // heddle alone: a story by weft, and what to try next. The exit status.

@@ -1,0 +1,108 @@
+// The completions, asked of the shells themselves.
+#include <gtest/gtest.h>
+
+#include "tests/main/heddle_command.h"
+#include "tests/support/folder.h"
+
+namespace heddle {
+namespace {
+
+using test::heddle;
+using test::Ran;
+using test::Result;
+using test::shell;
+using test::shell_quoted;
+
+bool is_installed(const char* name) { return shell("command -v " + std::string(name)).status == 0; }
+
+// What the shell offers for the last word of a line, in the order of the alphabet, separated by spaces.
+std::string in_bash(const test::Folder& folder, const std::string& words) {
+  const std::string script = folder.write("heddle.bash", heddle({"completion", "bash"}).out);
+  const Ran ran = shell("cd " + shell_quoted(folder.path().string()) + " && bash --norc -c " +
+                        shell_quoted(". " + script + "; COMP_WORDS=(" + words +
+                                     "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _heddle 2>/dev/null; "
+                                     "printf '%s\\n' \"${COMPREPLY[@]}\" | sort | paste -sd ' '"));
+  return ran.out.substr(0, ran.out.find('\n'));
+}
+
+std::string in_fish(const test::Folder& folder, const std::string& line) {
+  const std::string script = folder.write("heddle.fish", heddle({"completion", "fish"}).out);
+  const Ran ran = shell("cd " + shell_quoted(folder.path().string()) + " && HOME=$PWD fish --no-config -c " +
+                        shell_quoted("source " + script + "; complete -C " + shell_quoted(line)) +
+                        " | cut -f 1 | sort | paste -sd ' '");
+  return ran.out.substr(0, ran.out.find('\n'));
+}
+
+TEST(Completion, Bash) {
+  if (!is_installed("bash")) GTEST_SKIP() << "there is no bash";
+  const test::Folder folder;
+  folder.write("story.txt", "");
+  EXPECT_EQ(in_bash(folder, "heddle qu"), "quantize");
+  EXPECT_EQ(in_bash(folder, "heddle he"), "help");
+  EXPECT_EQ(in_bash(folder, "heddle bench cl"), "client");
+  EXPECT_EQ(in_bash(folder, "heddle help ptx ''"), "check list show");
+  EXPECT_EQ(in_bash(folder, "heddle ptx -"), "--help -h");
+  EXPECT_EQ(in_bash(folder, "heddle serve --tls"), "--tls-cert --tls-key");
+  EXPECT_EQ(in_bash(folder, "heddle quantize --type Q4_"), "Q4_0 Q4_1 Q4_K_M Q4_K_S");
+  EXPECT_EQ(in_bash(folder, "heddle quantize --type = IQ4_N"), "IQ4_NL");  // as bash cuts --type=IQ4_N
+  EXPECT_EQ(in_bash(folder, "heddle convert --type au"), "auto");
+  EXPECT_EQ(in_bash(folder, "heddle run --grammar st"), "story.txt");
+  EXPECT_EQ(in_bash(folder, "heddle run we"), "weft");
+  EXPECT_EQ(in_bash(folder, "heddle run --prompt st"), "");  // a text is not a file
+  EXPECT_EQ(in_bash(folder, "heddle completion ''"), "bash fish zsh");
+}
+
+TEST(Completion, Fish) {
+  if (!is_installed("fish")) GTEST_SKIP() << "there is no fish";
+  const test::Folder folder;
+  folder.write("story.txt", "");
+  EXPECT_EQ(in_fish(folder, "heddle qu"), "quantize");
+  EXPECT_EQ(in_fish(folder, "heddle bench cl"), "client");
+  EXPECT_EQ(in_fish(folder, "heddle help ptx "), "check list show");
+  EXPECT_EQ(in_fish(folder, "heddle serve --tls"), "--tls-cert --tls-key");
+  EXPECT_EQ(in_fish(folder, "heddle quantize --type Q4_"), "Q4_0 Q4_1 Q4_K_M Q4_K_S");
+  EXPECT_EQ(in_fish(folder, "heddle run --grammar st"), "story.txt");
+  EXPECT_EQ(in_fish(folder, "heddle run we"), "weft");
+  EXPECT_EQ(in_fish(folder, "heddle run --prompt st"), "");
+  EXPECT_EQ(in_fish(folder, "heddle completion "), "bash fish zsh");
+  EXPECT_EQ(shell("HOME=$PWD fish --no-config -c " +
+                  shell_quoted("source " + folder.file("heddle.fish").string() + "; complete -C 'heddle bench ser'"))
+                .out,
+            "serve-sim\tThroughput and latency of many synthetic requests at once, without a network\n");
+}
+
+// A zsh in a terminal, in which a function prints the line that the tabulator completed.
+TEST(Completion, Zsh) {
+  if (!is_installed("zsh")) GTEST_SKIP() << "there is no zsh";
+  const test::Folder folder;
+  folder.write("story.txt", "");
+  folder.write("_heddle", heddle({"completion", "zsh"}).out);
+  const std::string typed = folder.write("type.zsh", R"(zmodload zsh/zpty || exit 77
+zpty shell zsh -f -i
+zpty -w shell 'PS1=; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; setopt no_beep'
+zpty -w shell 'heddle() { print -r -- "GOT:$*:" }; print READY'
+zpty -r shell out '*READY*READY*'
+for line in $'quan\t --allow\t' $'bench cl\t --json\t' $'help ptx sho\t' $'quantize --type IQ4_N\t' $'run --grammar st\t' \
+    $'run we\t' $'completion zs\t' $'serve --tls-c\tx'; do
+  zpty -w -n shell "heddle $line"$'\n'
+  zpty -r shell out '*GOT:*:*'
+  print -r -- "${${out##*GOT:}%%:*}"
+done
+zpty -d shell
+)");
+  const Ran ran = shell("cd " + shell_quoted(folder.path().string()) + " && timeout 60 zsh -f " + typed);
+  if (ran.status == 77) GTEST_SKIP() << "this zsh has no zpty";
+  EXPECT_EQ(ran.out,
+            "quantize --allow-requantize\nbench client --json\nhelp ptx show\nquantize --type IQ4_NL\n"
+            "run --grammar story.txt\nrun weft\ncompletion zsh\nserve --tls-cert=x\n");
+}
+
+TEST(Completion, RefusesOtherShells) {
+  const Result result = heddle({"completion", "tcsh"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.err, "heddle: SHELL: expected bash, zsh or fish, found \"tcsh\"\n");
+  EXPECT_EQ(heddle({"completion"}).status, 2);
+}
+
+}  // namespace
+}  // namespace heddle
