@@ -161,6 +161,8 @@ function(heddle_house_tests)
   endforeach()
   add_test(NAME house:format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format --check)
   set_tests_properties(house:format PROPERTIES LABELS house SKIP_RETURN_CODE 77)
+  add_test(NAME house:install COMMAND ${CMAKE_SOURCE_DIR}/tests/house/install_test ${CMAKE_BINARY_DIR})
+  set_tests_properties(house:install PROPERTIES LABELS house)
 endfunction()
 
 # Every bench/<name>_bench.cpp as one Google Benchmark program, which may use any room.

@@ -1,0 +1,37 @@
+# cmake --install: the program, its manual pages and completions, the service, the documents. scripts/package starts from it.
+include(GNUInstallDirs)
+if(HEDDLE_SANITIZE)
+  return()
+endif()
+
+# The pages and completions are written by the program that was built.
+set(written ${CMAKE_BINARY_DIR}/written)
+add_custom_command(OUTPUT ${written}/done
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${written}
+  COMMAND heddle manual ${written}/man
+  COMMAND heddle completion bash > ${written}/heddle.bash
+  COMMAND heddle completion zsh > ${written}/heddle.zsh
+  COMMAND heddle completion fish > ${written}/heddle.fish
+  COMMAND ${CMAKE_COMMAND} -E touch ${written}/done
+  DEPENDS heddle)
+add_custom_target(heddle_written ALL DEPENDS ${written}/done)
+
+install(TARGETS heddle)
+install(DIRECTORY ${written}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${written}/heddle.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME heddle)
+install(FILES ${written}/heddle.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN performance-log.md EXCLUDE)
+# zsh of Debian looks for packages' functions in another folder than for those of /usr/local; systemd wants the program's
+# place: both depend on the prefix, which is known only when it is installed.
+install(CODE "
+  set(BINDIR \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR})
+  configure_file(${CMAKE_SOURCE_DIR}/packaging/heddle.service.in ${written}/heddle.service @ONLY)
+  if(CMAKE_INSTALL_PREFIX STREQUAL /usr)
+    set(zsh_folder vendor-completions)
+  else()
+    set(zsh_folder site-functions)
+  endif()
+  file(INSTALL ${written}/heddle.service DESTINATION \${CMAKE_INSTALL_PREFIX}/lib/systemd/system)
+  file(INSTALL ${written}/heddle.zsh DESTINATION \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/zsh/\${zsh_folder} RENAME _heddle)
+")
