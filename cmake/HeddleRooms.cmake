@@ -64,6 +64,22 @@ function(heddle_program program room)
   target_link_libraries(${program} PRIVATE heddle_${room})
 endfunction()
 
+# The files of src/page/web as a list for src/page/page.cpp, which has them copied into the program.
+function(heddle_page_files)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/page/web/*)
+  set(list "")
+  set(number 0)
+  foreach(file ${files})
+    cmake_path(GET file FILENAME name)
+    string(APPEND list "HEDDLE_PAGE_FILE(${number}, \"${name}\", \"${file}\")\n")
+    math(EXPR number "${number} + 1")
+  endforeach()
+  set(page_files "${list}")
+  configure_file(src/page/files.inc.in ${CMAKE_BINARY_DIR}/generated/page/files.inc @ONLY)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/page/page.cpp PROPERTIES
+    OBJECT_DEPENDS "${files}" SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
 # heddle_tests(name EXCEPT files...): tests/<name>/**.cpp as one GoogleTest program <name>_tests, each TEST a ctest of its
 # own. EXCEPT names files in that folder which its own CMakeLists.txt builds.
 # tests/<name>/cases/*.cpp are <name>_cases: objects for this program, and for others that run the same cases elsewhere.

@@ -97,6 +97,17 @@ void Exchange::send(HttpResponse response) {
   end(status_);
 }
 
+void Exchange::send_early(HttpResponse response) {
+  if (ended_) return;
+  add_headers(response);
+  bytes_ += response.body.size();
+  status_ = response.status;
+  started_ = true;
+  traffic_->stream_began();
+  responder_->send(std::move(response));
+  responder_.reset();
+}
+
 void Exchange::fail(const ApiError& error, std::vector<Header> headers) {
   if (started_) return fail_stream(error, "");
   if (ended_) return;
@@ -131,7 +142,7 @@ void Exchange::start_stream(std::string type, std::string first) {
 }
 
 void Exchange::write(std::string text) {
-  if (ended_) return;
+  if (ended_ || !responder_) return;
   bytes_ += text.size();
   const std::lock_guard lock(stream_mutex_);
   wrote_ = Clock::now();
@@ -153,7 +164,7 @@ void Exchange::end_beats() {
 void Exchange::finish() {
   if (ended_) return;
   end_beats();
-  responder_->finish();
+  if (responder_) responder_->finish();
   end(status_);
 }
 
@@ -203,11 +214,16 @@ Cancelled Exchange::cancelled() const {
   return cancelled_;
 }
 
+void Exchange::outlive_client() {
+  const std::lock_guard lock(mutex_);
+  outlives_client_ = true;
+}
+
 void Exchange::cancel(Cancelled why) {
   std::function<void()> callback;
   {
     const std::lock_guard lock(mutex_);
-    if (cancelled_ != Cancelled::no) return;
+    if (cancelled_ != Cancelled::no || (why == Cancelled::client_gone && outlives_client_)) return;
     cancelled_ = why;
     callback.swap(on_cancel_);
   }

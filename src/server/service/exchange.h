@@ -41,6 +41,9 @@ class Exchange {
 
   void send(HttpResponse response);
   void send_json(std::string body) { send({.body = std::move(body)}); }
+  // The response to a client that does not wait for the end of the work; finish() ends that later. Nothing that is
+  // written in between is sent.
+  void send_early(HttpResponse response);
   void fail(const ApiError& error, std::vector<Header> headers = {});  // a stream that has begun ends
 
   void add_header(std::string name, std::string value);    // to the response
@@ -57,6 +60,7 @@ class Exchange {
   // `callback` is called once, when the response is no longer wanted; at once if it was cancelled before.
   void on_cancel(std::function<void()> callback);
   void cancel(Cancelled why);
+  void outlive_client();  // from now on the work goes on when the client disconnects
   Cancelled cancelled() const;
   void end_cancelled();  // the work for a disconnected client has ended
 
@@ -70,7 +74,7 @@ class Exchange {
   const std::shared_ptr<Traffic> traffic_;
   const std::string cors_origin_;
   HttpRequest request_;
-  std::shared_ptr<Responder> responder_;
+  std::shared_ptr<Responder> responder_;  // null: the response is complete
   const Clock::time_point start_ = Clock::now();
   LogEntry log_;
   uint64_t client_;
@@ -87,6 +91,7 @@ class Exchange {
 
   mutable std::mutex mutex_;  // guards the members below
   Cancelled cancelled_ = Cancelled::no;
+  bool outlives_client_ = false;
   std::function<void()> on_cancel_;
 };
 

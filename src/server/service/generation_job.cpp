@@ -249,7 +249,7 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
   completion.cost = {.tokens = completion.text.tokens(), .cached = event.cached_tokens, .timing = event.timing};
   if (event.index == 0) cached_tokens_ += event.cached_tokens;
   if (!queue_) queue_ = event.timing.queue;
-  if (trace_ != TraceLevel::none) traces_.push_back({index, event.timing, event.steps});
+  traces_.push_back({index, event.timing, event.steps});
 }
 
 // Of completions that have begun, whether or not they finished.
@@ -296,6 +296,7 @@ void GenerationJob::summarize(LogEntry& entry) const {
   entry.tokens = usage();
   entry.queue = queue_;
   entry.first_token = first_token_;
+  entry.trace = trace_json(TraceLevel::request, preparation_, traces_, exchange().seconds());
   for (const uint32_t index : chosen()) {
     const Completion& completion = completions_[index];
     if (completion.finish) entry.finish_reasons.push_back(std::string(openai_name(*completion.finish)));

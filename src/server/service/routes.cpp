@@ -12,6 +12,7 @@
 #include "server/api/tokenize.h"
 #include "server/service/service_state.h"
 #include "server/status/status.h"
+#include "server/status/web_page.h"
 
 namespace heddle::server {
 namespace {
@@ -78,7 +79,11 @@ constexpr Route table[] = {
     {"POST", "/ping", show_ready, without_key},
     // the state of the server
     {"GET", "/v1/effective-config", show_config, about_model},
+    {"GET", "/v1/traces", show_traces, about_server},
+    // the page; "/" itself is for programs too
     {"GET", "/", show_root, without_key},
+    {"GET", "/status", show_status_page, without_key},
+    {"GET", page_path, show_page_file, without_key},
     {"GET", "/metrics", show_metrics, about_server},
     {"GET", "/health/live", show_live, without_key},
     {"GET", "/health/ready", show_ready, without_key},

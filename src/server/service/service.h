@@ -96,6 +96,7 @@ struct Conversation {
   std::string tools;      // JSON, a list of those that may be called; may be empty
   std::string effort;     // of thinking; empty: as the template does
   bool add_generation_prompt = true;
+  bool continues_last = false;     // the prompt ends within the last message, which the answer goes on with
   std::string field = "messages";  // the field of the body that it came from, for errors
 };
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "base/version.h"
+#include "server/api/openai/openai.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -94,10 +95,6 @@ OrderedJson measured(const ServedModel& model, const TrafficCounts& traffic) {
 
 }  // namespace
 
-void show_root(const Call& call) {
-  call.exchange->send({.type = "text/plain; charset=utf-8", .body = "heddle is running"});
-}
-
 void show_live(const Call& call) { send_health(call, "ok"); }
 
 void show_ready(const Call& call) {
@@ -138,6 +135,7 @@ void show_config(const Call& call) {
   page["service"] = {{"api_keys", call.service.keys()->size()},
                      {"cors_origin", options.cors_origin.empty() ? OrderedJson() : OrderedJson(options.cors_origin)},
                      {"log_prompts", options.log_prompts}};
+  page["limits"] = OrderedJson::parse(sampling_limits());
   page["measured"] = measured(*call.model, call.service.traffic().counts());
   call.exchange->send_json(page.dump());
 }
@@ -273,5 +271,7 @@ void show_metrics(const Call& call) {
   call.exchange->send(
       {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text(call.service.counts(), engine, name)});
 }
+
+void show_traces(const Call& call) { call.exchange->send_json(call.service.traffic().traces()); }
 
 }  // namespace heddle::server

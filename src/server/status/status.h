@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,7 @@ struct LogEntry {
   std::string user, error;
   std::string body;                      // of the request, where prompts are logged
   std::vector<std::string> completions;  // their texts, where prompts are logged
+  std::string trace;                     // where the time went, as trace_json() writes it; not for the log
 };
 
 std::string log_line(const LogEntry& entry);                       // without a line end
@@ -74,6 +76,8 @@ class Traffic {
   size_t to_drain() const;  // requests in progress that came before drain()
   void cancel_all();
   void beat(double seconds);  // see Exchange::beat
+  // JSON: the last requests for the engine with their traces, the newest first, and those in progress.
+  std::string traces() const;
   void wait_until_idle();
 
  private:
@@ -87,6 +91,7 @@ class Traffic {
   std::unordered_set<const Exchange*> late_;  // of these: they came after drain()
   bool draining_ = false;
   TrafficCounts counts_;
+  std::deque<std::string> traces_;  // JSON, the newest first
 };
 
 enum class TraceLevel { none, request, step };
@@ -123,7 +128,6 @@ std::string trace_json(TraceLevel level, const Preparation& preparation,
 
 constexpr std::string_view models_path = "/v1/models/";  // followed by a model's name
 
-void show_root(const Call& call);             // 200: something is there
 void show_live(const Call& call);             // 200 as long as the process responds
 void show_ready(const Call& call);            // 200 if requests are accepted, 503 with the reason otherwise
 void list_models(const Call& call);           // the model that is served
@@ -133,6 +137,7 @@ void show_version(const Call& call);          // {"version": ...}
 void show_load(const Call& call);             // {"server_load": N}, the requests in progress besides this one
 void show_config(const Call& call);           // the settings in force, and what was measured since the model was loaded
 void show_metrics(const Call& call);          // metrics_text()
+void show_traces(const Call& call);           // where the time of the last requests went
 
 // Prometheus' text format. `engine`: absent before the model is loaded.
 std::string metrics_text(const TrafficCounts& traffic, const std::optional<engine::Metrics>& engine,

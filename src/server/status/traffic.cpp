@@ -58,7 +58,7 @@ std::string log_line(const LogEntry& entry) {
   LogLine line;
   line.add("time", std::string_view(iso_time(entry.time)));
   line.add("id", std::string_view(entry.id));
-  line.add("peer", std::string_view(entry.peer));
+  line.add_unless_empty("peer", entry.peer);
   line.add_unless_empty("method", cut_for_log(entry.method));
   line.add_unless_empty("path", cut_for_log(entry.path));
   line.add("status", uint64_t(entry.status));
@@ -79,6 +79,21 @@ std::string log_line(const LogEntry& entry) {
   return line.take();
 }
 
+namespace {
+
+constexpr size_t kept_traces = 200;  // of about a kilobyte
+
+// What an operator may see of a request: when and how long, not who and what.
+std::string trace_line(LogEntry entry) {
+  entry.peer = entry.user = entry.body = "";
+  entry.completions.clear();
+  std::string line = log_line(entry);
+  line.back() = ',';
+  return line.append(R"("trace":)").append(entry.trace.empty() ? "null" : entry.trace).append("}");
+}
+
+}  // namespace
+
 void Traffic::begin(const std::shared_ptr<Exchange>& exchange) {
   const std::lock_guard lock(mutex_);
   in_progress_.emplace(exchange.get(), exchange);
@@ -88,7 +103,10 @@ void Traffic::begin(const std::shared_ptr<Exchange>& exchange) {
 void Traffic::end(const Exchange* exchange, const std::string& path, const LogEntry& entry, bool streamed,
                   uint64_t bytes) {
   if (log_) log_(log_line(entry));
+  std::string trace = entry.tokens ? trace_line(entry) : std::string();  // others do not reach the engine
   const std::lock_guard lock(mutex_);
+  if (!trace.empty()) traces_.push_front(std::move(trace));
+  if (traces_.size() > kept_traces) traces_.pop_back();
   ++counts_.responses[{path, entry.status}];
   counts_.bytes += bytes;
   counts_.streams -= streamed;
@@ -143,6 +161,25 @@ void Traffic::cancel_all() {
 
 void Traffic::beat(double seconds) {
   for (const auto& exchange : all()) exchange->beat(seconds);
+}
+
+std::string Traffic::traces() const {
+  std::string out = R"({"object":"list","data":[)";
+  {
+    const std::lock_guard lock(mutex_);
+    out += fmt::format("{}", fmt::join(traces_, ","));
+  }
+  std::vector<std::shared_ptr<Exchange>> running = all();
+  std::erase_if(running, [](const auto& exchange) { return exchange->request().method != "POST"; });
+  out += R"(],"in_progress":)";
+  append_json_list(out, running, [&](const std::shared_ptr<Exchange>& exchange) {
+    LogLine line;
+    line.add("id", std::string_view(exchange->id()));
+    line.add("path", std::string_view(cut_for_log(exchange->request().path)));
+    line.add_ms("total_ms", exchange->seconds());
+    out += line.take();
+  });
+  return out += "}";
 }
 
 void Traffic::wait_until_idle() {

@@ -69,7 +69,7 @@ TEST(Service, RefusesABadCorsOrigin) {
 TEST(Service, NeedsAKeyForAllButHealth) {
   ServiceFixture fixture({.keys = {"sk-1"}});
   fixture.serve();
-  for (const char* path : {"/v1/models", "/v1/models/count%2Fer", "/metrics", "/v1/effective-config"}) {
+  for (const char* path : {"/v1/models", "/v1/models/count%2Fer", "/metrics", "/v1/effective-config", "/v1/traces"}) {
     expect_error(fixture.get(path), 401, "invalid_request_error", "invalid_api_key", nullptr, {"API key"});
     expect_error(fixture.get(path, {{"authorization", "Bearer sk-2"}}), 401, "invalid_request_error", "invalid_api_key",
                  nullptr, {});
@@ -152,6 +152,8 @@ TEST(Service, ShowsItsConfig) {
   EXPECT_EQ(answer.response().body.find("secret"), std::string::npos) << "keys are not shown";
   const Json page = answer.json();
   EXPECT_EQ(page.at("config"), Json({{"device", "none"}}));
+  EXPECT_EQ(page.at("limits").at("temperature"), Json({{"min", 0}, {"max", 2}, {"default", 1}, {"whole", false}}));
+  EXPECT_EQ(page.at("limits").at("top_k"), Json({{"min", -1}, {"max", nullptr}, {"default", 0}, {"whole", true}}));
   EXPECT_EQ(page.at("service"), Json({{"api_keys", 1}, {"cors_origin", nullptr}, {"log_prompts", true}}));
   EXPECT_EQ(page.at("model").at("id"), "count/er");
   const Json measured = page.at("measured");

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/refused.h"
 
 namespace heddle::server {
@@ -48,6 +50,31 @@ TEST(RequestLog, HasABound) {
   EXPECT_LT(line.size(), 2000u);
   test::expect_says(line, {"/" + std::string(511, 'p') + "... (1048577 bytes)\"",
                            "\"" + std::string(511, 'u') + "... (1513 bytes)\"", "\"" + std::string(512, 'e') + "\""});
+}
+
+TEST(LastRequests, AreKeptWithoutWhoAndWhat) {
+  Traffic traffic([](const std::string&) {}, true);
+  LogEntry entry;
+  entry.id = "r0";
+  entry.path = "/v1/models";
+  traffic.end(nullptr, "/v1/models", entry, false, 0);
+  EXPECT_EQ(traffic.traces(), R"({"object":"list","data":[],"in_progress":[]})") << "it did not reach the engine";
+  entry.peer = entry.user = entry.body = "secret";
+  entry.completions = {"secret"};
+  entry.tokens = Usage{.prompt = 3, .completion = 2};
+  entry.trace = R"({"total_ms":1})";
+  for (int i = 1; i <= 300; ++i) {
+    entry.id = "r" + std::to_string(i);
+    traffic.end(nullptr, "/v1/completions", entry, false, 0);
+  }
+  const std::string text = traffic.traces();
+  EXPECT_EQ(text.find("secret"), text.npos);
+  const auto list = nlohmann::json::parse(text);
+  ASSERT_EQ(list.at("data").size(), 200u);
+  EXPECT_EQ(list["data"][0]["id"], "r300") << "the newest first";
+  EXPECT_EQ(list["data"][0]["prompt_tokens"], 3);
+  EXPECT_EQ(list["data"][0]["trace"]["total_ms"], 1);
+  EXPECT_EQ(list["data"][199]["id"], "r101");
 }
 
 TEST(Traces, KnowTwoLevels) {

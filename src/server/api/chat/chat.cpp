@@ -127,10 +127,15 @@ ChatPrompt render_chat(const Call& call, const ChatRequest& request, Preparation
 void generate_chat(const Call& call, ChatRequest request, PreparationTimer& timer, const MakeChatWriter& make) {
   call.expect_model(request.model);
   timer.parsed();
+  if (request.conversation.continues_last && request.generation.constraint)
+    throw bad_field("continue_final_message",
+                    "continue_final_message: a text that is continued cannot be constrained: {} is about a whole one",
+                    request.generation.constraint->field);
   ChatPrompt prompt = render_chat(call, request, &timer);
   GenerationRequest& generation = request.generation;
   expect_fits(*call.model, request.conversation.field, prompt.tokens.size(), generation.max_tokens);
   generation.prompt_field = request.conversation.field;
+  generation.continues_prompt = request.conversation.continues_last;
   generation.prompts = {std::move(prompt.tokens)};
   ChatTokens tokens = call.model->chat_tokens(*prompt.reply.format, bool(request.tools));
   generation.shown_tokens = std::move(tokens.shown);

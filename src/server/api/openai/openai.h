@@ -23,6 +23,11 @@ StreamOptions read_stream_options(Fields& fields);
 // log-probabilities, and request.dry_sequence_breakers.
 void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest& request);
 
+// The numbers among them, for clients that show them: {"temperature": {"min": 0, "max": 2, "default": 1, "whole":
+// false},
+// ...}; null: no limit.
+std::string sampling_limits();
+
 // The sampling fields, and all others but prompts, max_tokens, best_of, echo and log-probabilities.
 void read_generation(Fields& fields, const RequestRules& rules, GenerationRequest& request);
 

@@ -29,6 +29,7 @@ OpenAiChatRequest read_conversation(Fields& fields, std::string_view body) {
   request.tools = read_tools(fields, body);
   request.thinking = read_thinking(fields);
   request.conversation.add_generation_prompt = fields.flag_or("add_generation_prompt", true);
+  request.conversation.continues_last = fields.flag_or("continue_final_message", false);
   refuse_unsupported_in_chats(fields);
   return request;
 }

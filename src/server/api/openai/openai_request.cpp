@@ -181,6 +181,25 @@ void read_sampling(Fields& fields, const RequestRules& rules, GenerationRequest&
   read_breakers(fields, request);
 }
 
+std::string sampling_limits() {
+  static const Sampling defaults;
+  nlohmann::ordered_json limits;
+  for (const Parameter& parameter : parameters) {
+    const auto limit = [](double value) {
+      return value == any || value == any_whole ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+    };
+    nlohmann::ordered_json& one =
+        limits[std::string(parameter.name)] = {{"min", limit(parameter.low)}, {"max", limit(parameter.high)}};
+    std::visit(
+        [&](auto member) {
+          one["default"] = defaults.*member;
+          one["whole"] = std::is_integral_v<std::remove_cvref_t<decltype(defaults.*member)>>;
+        },
+        parameter.member);
+  }
+  return limits.dump();
+}
+
 namespace {
 
 // Every completion has its own copy of the stop strings and looks for them in every token's text.
@@ -281,7 +300,6 @@ constexpr UnsupportedField unsupported_in_chats[] = {
     {"best_of", "[1]", "best_of in a chat"},
     {"echo", "[false]", "an echo of a chat"},
     {"add_special_tokens", "[false]", "special tokens besides those of the template"},
-    {"continue_final_message", "[false]", "continuation of the last message"},
     {"documents", "[[]]", "documents"},
     {"chat_template", "[]", "another template than the model's"},
 };

@@ -123,6 +123,7 @@ void read_conversation_so_far(Fields& fields, const Ordered& ordered, const Resp
     throw unexpected("input", "at least one item", Json::array(), "empty_array");
   request.conversation.messages = prompt_messages(request.instructions, request.messages);
   request.conversation.field = "input";
+  request.conversation.continues_last = fields.flag_or("continue_final_message", false);
 }
 
 // Fields that say how a response is handled, not what it is.
@@ -157,7 +158,9 @@ void read_handling(Fields& fields, const Ordered& ordered, ResponsesRequest& req
   for (const std::string_view name : {"client_metadata", "max_tool_calls", "context_management", "moderation", "image",
                                       "prompt_cache_options", "access_programs"})
     fields.ignore(name);
-  refuse_in_response(fields, "background", "responses in the background");
+  request.background = fields.flag_or("background", false);
+  if (request.background && !request.store)
+    throw bad_field("background", "background: expected \"store\": true with it, found false");
   refuse_in_response(fields, "conversation", "conversations: use previous_response_id");
   refuse_in_response(fields, "prompt", "templates of prompts");
 }

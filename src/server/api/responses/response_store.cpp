@@ -3,15 +3,16 @@
 namespace heddle::server {
 
 size_t StoredResponse::bytes() const {
-  size_t sum = sizeof *this + id.size() + json.size() + messages.size();
+  size_t sum = sizeof *this + id.size() + json.size() + messages.size() + event_bytes;
   for (const auto* items : {&input, &output})
     for (const ResponseItem& item : *items) sum += sizeof item + 2 * item.id.size() + item.json.size();
   return sum;
 }
 
-void ResponseStore::begin(const std::string& id, std::string json, std::function<void()> cancel) {
+void ResponseStore::begin(const std::string& id, std::string json, std::function<void()> cancel,
+                          std::shared_ptr<EventLog> events) {
   const std::lock_guard lock(mutex_);
-  in_progress_[id] = {std::move(json), std::move(cancel)};
+  in_progress_[id] = {std::move(json), std::move(cancel), std::move(events)};
 }
 
 void ResponseStore::end(const std::string& id) {
@@ -23,6 +24,13 @@ std::optional<std::string> ResponseStore::in_progress(const std::string& id) con
   const std::lock_guard lock(mutex_);
   const auto found = in_progress_.find(id);
   return found == in_progress_.end() ? std::nullopt : std::optional(found->second.json);
+}
+
+std::shared_ptr<EventLog> ResponseStore::events(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = in_progress_.find(id); found != in_progress_.end()) return found->second.events;
+  const auto found = places_.find(id);
+  return found == places_.end() ? nullptr : (*found->second)->events;
 }
 
 bool ResponseStore::cancel(const std::string& id) {

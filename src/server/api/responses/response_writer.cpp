@@ -21,9 +21,14 @@ Ordered token_list(const std::vector<TokenLogprobs>& logprobs) {
 
 // Every member in OpenAI's order; what is not known yet is null.
 Ordered first_response(const ResponseWriter::Options& options, Ordered asked) {
-  Ordered response{{"id", options.id},        {"object", "response"},         {"created_at", options.created},
-                   {"status", "in_progress"}, {"background", false},          {"completed_at", nullptr},
-                   {"error", nullptr},        {"incomplete_details", nullptr}};
+  Ordered response{{"id", options.id},
+                   {"object", "response"},
+                   {"created_at", options.created},
+                   {"status", "in_progress"},
+                   {"background", options.events != nullptr},
+                   {"completed_at", nullptr},
+                   {"error", nullptr},
+                   {"incomplete_details", nullptr}};
   for (auto& [name, value] : asked.items()) response[name] = std::move(value);
   response["model"] = options.model;
   response["output"] = Ordered::array();
@@ -43,13 +48,16 @@ ResponseWriter::ResponseWriter(Exchange& exchange, Options options, Ordered aske
       response_(first_response(options_, std::move(asked))) {}
 
 ResponseWriter::~ResponseWriter() {
+  if (options_.events) options_.events->finish();
   if (options_.on_gone) options_.on_gone();
 }
 
 void ResponseWriter::on_accepted() {
   if (options_.on_begin) options_.on_begin(json());
-  if (!options_.stream) return;
-  exchange_.start_events("");
+  if (options_.stream)
+    exchange_.start_events("");
+  else if (options_.events)
+    exchange_.send_early({.body = json()});
   write_event("response.created", {{"response", response_}});
   write_event("response.in_progress", {{"response", response_}});
 }
@@ -57,11 +65,16 @@ void ResponseWriter::on_accepted() {
 std::string ResponseWriter::json() const { return dumped(response_); }
 
 void ResponseWriter::write_event(std::string_view type, Ordered members) {
-  if (!options_.stream) return;
+  if (!has_events()) return;
   Ordered data{{"type", type}};
   data.update(members);
   data["sequence_number"] = sequence_++;
-  exchange_.write(fmt::format("event: {}\ndata: {}\n\n", type, dumped(data)));
+  write(fmt::format("event: {}\ndata: {}\n\n", type, dumped(data)));
+}
+
+void ResponseWriter::write(std::string event) {
+  if (options_.events) options_.events->append(event);
+  if (options_.stream) exchange_.write(std::move(event));
 }
 
 void ResponseWriter::open(Kind kind, Ordered item, std::string_view delta_event) {
@@ -93,7 +106,7 @@ void ResponseWriter::write_delta(std::string_view text) {
   text_ += text;
   std::vector<TokenLogprobs> logprobs = std::exchange(new_logprobs_, {});
   if (kind_ != Kind::message) logprobs.clear();
-  if (options_.stream) {
+  if (has_events()) {
     std::string event = delta_head_;
     event.reserve(event.size() + text.size() + 64);
     append_json(event, text);
@@ -103,7 +116,7 @@ void ResponseWriter::write_delta(std::string_view text) {
     }
     event += R"(,"sequence_number":)";
     append_json(event, sequence_++);
-    exchange_.write(event += "}\n\n");
+    write(event += "}\n\n");
   }
   std::move(logprobs.begin(), logprobs.end(), std::back_inserter(logprobs_));
 }
@@ -214,22 +227,25 @@ void ResponseWriter::on_end(const Usage& usage, std::string_view trace) {
       {"total_tokens", usage.prompt + usage.completion}};
   if (!trace.empty()) response_["trace"] = Ordered::parse(trace);
   end_response(response_["status"] == "completed" ? "response.completed" : "response.incomplete");
-  if (options_.stream) exchange_.finish();
+  if (has_events()) exchange_.finish();
 }
 
 // Fills the output in, and writes the last event, or the document.
 void ResponseWriter::end_response(std::string_view event) {
   if (response_["status"] == "completed") response_["completed_at"] = unix_time();
   response_["output"] = output_;
-  if (options_.on_done && response_["status"] != "failed") {
-    StoredResponse stored{.id = options_.id, .json = json()};
+  // a client that comes back is told why its response has failed
+  if (options_.on_done && (response_["status"] != "failed" || options_.events)) {
+    StoredResponse stored{.id = options_.id, .json = json(), .events = options_.events};
+    if (options_.events) stored.event_bytes = options_.events->bytes() + stored.json.size();  // the last event has it
     for (const Ordered& item : output_) stored.output.push_back({item["id"], dumped(item)});
     options_.on_done(std::move(stored), messages_.take());
   }
-  if (options_.stream)
+  if (has_events())
     write_event(event, {{"response", response_}});
   else
     exchange_.send_json(json());
+  if (options_.events) options_.events->finish();
 }
 
 void ResponseWriter::on_error(const ApiError& error) {

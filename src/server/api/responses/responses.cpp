@@ -36,10 +36,12 @@ void truncate(const Call& call, ResponsesRequest& request) {
 // What the writer tells the store.
 void keep_response(const Call& call, ResponsesRequest& request, ResponseWriter::Options& options) {
   const std::shared_ptr<ResponseStore> store = call.service.responses();
-  options.on_begin = [store, id = options.id, exchange = std::weak_ptr(call.exchange)](const std::string& json) {
-    store->begin(id, json, [exchange] {
+  options.on_begin = [store, id = options.id, events = options.events,
+                      exchange = std::weak_ptr(call.exchange)](const std::string& json) {
+    const auto cancel = [exchange] {
       if (const auto found = exchange.lock()) found->cancel(Cancelled::asked);
-    });
+    };
+    store->begin(id, json, cancel, events);
   };
   options.on_gone = [store, id = options.id] { store->end(id); };
   options.on_done = [store, messages = std::make_shared<Ordered>(std::move(request.messages)),
@@ -78,6 +80,14 @@ void create_response(const Call& call) {
       return 0;
     }
   };
+  if (request.background) {
+    const std::shared_ptr<ResponseStore> store = call.service.responses();
+    if (store->keeps_nothing())
+      throw ApiError(400, "unsupported_value", "background",
+                     "background: this server keeps no responses (it was started with --store-mb 0)");
+    options.events = store->make_log();
+    call.exchange->outlive_client();
+  }
   if (request.store) keep_response(call, request, options);
   generate_chat(call, request, timer, [&](const GenerationRequest& generation, const ChatReply& reply) {
     return std::make_unique<ResponseWriter>(*call.exchange, std::move(options), std::move(request.response), generation,
@@ -158,15 +168,35 @@ void show_input_items(const Call& call, const StoredResponse& stored) {
   call.exchange->send_json(page.dump());
 }
 
+// The events of a response in the background, from the beginning or after one of them.
+void show_events(const Call& call, const std::string& id) {
+  const std::shared_ptr<ResponseStore> store = call.service.responses();
+  const std::shared_ptr<EventLog> events = store->events(id);
+  if (!events && !store->in_progress(id) && !store->find(id)) throw no_response(id);
+  if (!events)
+    throw ApiError(400, "unsupported_parameter", "stream",
+                   "stream: only a response with \"background\": true has its events kept; expected false, found true");
+  std::optional<uint64_t> after;
+  if (const auto given = query_value(call.exchange->request().query, "starting_after")) {
+    uint64_t number = 0;
+    const auto end = std::from_chars(given->data(), given->data() + given->size(), number);
+    if (end.ec != std::errc() || end.ptr != given->data() + given->size() || number == UINT64_MAX)
+      throw bad_field("starting_after", "starting_after: expected the number of an event, found {}",
+                      in_quotes(*given, 40));
+    after = number;
+  }
+  if (!events->attach(call.exchange, after))
+    throw ApiError(400, "events_not_kept", "stream",
+                   "stream: the events of this response were too long to be kept; ask for it without stream");
+}
+
 }  // namespace
 
 void show_response(const Call& call) {
   const auto [id, rest] = response_path(call);
   const std::shared_ptr<ResponseStore> store = call.service.responses();
   if (rest != "" && rest != "input_items") throw no_such_path(call);
-  if (query_value(call.exchange->request().query, "stream") == "true")
-    throw ApiError(400, "unsupported_parameter", "stream",
-                   "stream: a stored response is sent whole; expected false, found true");
+  if (rest.empty() && query_value(call.exchange->request().query, "stream") == "true") return show_events(call, id);
   if (const auto stored = store->find(id)) {
     if (rest == "input_items") return show_input_items(call, *stored);
     return call.exchange->send_json(stored->json);

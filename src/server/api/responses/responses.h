@@ -20,6 +20,7 @@ class Exchange;
 
 struct ResponsesRequest : ChatRequest {
   bool stream = false, store = true;
+  bool background = false;      // it is generated to its end even if the client disconnects
   bool wraps_thoughts = false;  // "reasoning.encrypted_content" is included
   bool truncates = false;       // old messages are left out where the context is too short
   std::string instructions;
@@ -51,6 +52,7 @@ class ResponseWriter : public AnswerWriter {
     int64_t created = 0;
     std::string model;
     bool stream = false, wraps_thoughts = false;
+    std::shared_ptr<EventLog> events = nullptr;  // gets all events; null: the response is not in the background
     std::function<size_t(std::string_view text)> count_tokens;
     // Gets the response as it is when it begins, and as it is in the end.
     std::function<void(const std::string& json)> on_begin;
@@ -81,7 +83,9 @@ class ResponseWriter : public AnswerWriter {
   void close_thought();
   void close_call(std::string_view status);
   void write_delta(std::string_view text);
+  bool has_events() const { return options_.stream || options_.events; }
   void write_event(std::string_view type, nlohmann::ordered_json members);
+  void write(std::string event);
   nlohmann::ordered_json part(std::string text) const;  // of the open item
   std::string json() const;                             // of the response as it is now
   void end_response(std::string_view event);

@@ -131,7 +131,6 @@ TEST(ChatRequests, RefusesWhatIsNotSupported) {
                                                                           {"audio", R"({"voice":"a","format":"wav"})"},
                                                                           {"web_search_options", R"({"a":1})"},
                                                                           {"suffix", R"("x")"},
-                                                                          {"continue_final_message", "true"},
                                                                           {"use_beam_search", "true"},
                                                                           {"min_tokens", "1"}})
     EXPECT_BAD(chat(fmt::format(R"("{}":{})", one.first, one.second)), one.first, "unsupported_parameter", one.first,

@@ -105,7 +105,8 @@ TEST(ResponseRequest, TakenWithoutEffect) {
 }
 
 TEST(ResponseRequest, Refused) {
-  EXPECT_BAD(respond(R"("background":true)"), "background", "unsupported_parameter", "in the background", "true");
+  EXPECT_BAD(respond(R"("background":true,"store":false)"), "background", "", "\"store\": true", "found false");
+  EXPECT_BAD(respond(R"("background":1)"), "background", "invalid_type", "found 1");
   EXPECT_BAD(respond(R"("conversation":"conv_1")"), "conversation", "unsupported_parameter", "previous_response_id",
              "conv_1");
   EXPECT_BAD(respond(R"("prompt":{"id":"pmpt_1"})"), "prompt", "unsupported_parameter", "templates of prompts");

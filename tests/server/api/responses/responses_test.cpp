@@ -179,6 +179,150 @@ TEST_F(Responses, AClientThatLeavesEndsIt) {
   EXPECT_EQ(fixture.get("/v1/responses/" + id).status(), 404u);
 }
 
+TEST_F(Responses, InTheBackgroundGoOnWithoutTheirClient) {
+  fixture.hold_steps();
+  Recorded begun = fixture.begin("POST", "/v1/responses",
+                                 R"({"input":"abc","max_output_tokens":5,"stream":true,"background":true})");
+  ASSERT_TRUE(begun.wait_for_parts(2));
+  const Json created = last_event(begun)["response"];
+  EXPECT_EQ(created["background"], true);
+  const std::string path = "/v1/responses/" + created["id"].get<std::string>();
+  begun.disconnect();
+  // one client comes back before the first token, one with what it has seen, one only to leave again
+  const Recorded whole = fixture.begin("GET", path + "?stream=true"),
+                 rest = fixture.begin("GET", path + "?stream=true&starting_after=1");
+  Recorded brief = fixture.begin("GET", path + "?stream=true");
+  ASSERT_TRUE(brief.streamed());
+  brief.disconnect();
+  EXPECT_EQ(fixture.begin("GET", path).json()["status"], "in_progress");
+  fixture.release_steps();
+  ASSERT_TRUE(whole.wait_for_end());
+  ASSERT_TRUE(rest.wait_for_end());
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+  EXPECT_EQ(whole.response().type, "text/event-stream");
+  EXPECT_EQ(last_event(whole)["type"], "response.incomplete");
+  EXPECT_EQ(output_text(last_event(whole)["response"]), "defgh");
+  // the first two events are those that the second client has seen
+  const size_t third = whole.text().find("event: response.output_item.added");
+  EXPECT_EQ(rest.text(), whole.text().substr(third));
+  EXPECT_EQ(fixture.get(path).json(), last_event(whole)["response"]);
+  // and after the end they are still there
+  EXPECT_EQ(fixture.get(path + "?stream=true").text(), whole.text());
+  const uint64_t last = last_event(whole)["sequence_number"];
+  EXPECT_EQ(fixture.get(path + fmt::format("?stream=true&starting_after={}", last - 1)).text(),
+            whole.text().substr(whole.text().rfind("event: ")));
+  EXPECT_EQ(fixture.get(path + fmt::format("?stream=true&starting_after={}", last)).text(), "");
+  const Recorded refused = fixture.get(path + "?stream=true&starting_after=x");
+  EXPECT_EQ(refused.status(), 400u);
+  expect_says(error_of(refused), {"starting_after", "the number of an event", "\"x\""});
+  EXPECT_EQ(erase(path).status(), 200u);
+  EXPECT_EQ(fixture.get(path + "?stream=true").status(), 404u);
+}
+
+TEST_F(Responses, InTheBackgroundWithoutAStream) {
+  fixture.hold_steps();
+  const Recorded begun =
+      fixture.begin("POST", "/v1/responses", R"({"input":"abc","max_output_tokens":3,"background":true})");
+  ASSERT_TRUE(begun.wait_for_end());
+  EXPECT_FALSE(begun.streamed());
+  const Json early = begun.json();
+  EXPECT_EQ(early["status"], "in_progress");
+  EXPECT_EQ(early["output"], Json::array());
+  EXPECT_EQ(fixture.service->in_progress(), 1u) << "the server waits for it when it shuts down";
+  fixture.release_steps();
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+  const std::string path = "/v1/responses/" + early["id"].get<std::string>();
+  EXPECT_EQ(output_text(fixture.get(path).json()), "def");
+  EXPECT_EQ(last_event(fixture.get(path + "?stream=true"))["type"], "response.incomplete");
+}
+
+TEST_F(Responses, InTheBackgroundAreCancelled) {
+  fixture.hold_steps();
+  Recorded begun = fixture.begin("POST", "/v1/responses",
+                                 R"({"input":"abc","max_output_tokens":50,"stream":true,"background":true})");
+  ASSERT_TRUE(begun.wait_for_parts(1));
+  const std::string path = "/v1/responses/" + last_event(begun)["response"]["id"].get<std::string>();
+  begun.disconnect();
+  const Recorded reader = fixture.begin("GET", path + "?stream=true");
+  EXPECT_EQ(fixture.begin("POST", path + "/cancel").json()["status"], "cancelled");
+  fixture.release_steps();
+  ASSERT_TRUE(reader.wait_for_end());
+  EXPECT_EQ(last_event(reader)["response"]["status"], "cancelled");
+  EXPECT_TRUE(fixture.wait_until_in_progress(0));
+  EXPECT_EQ(fixture.get(path).json()["status"], "cancelled");
+}
+
+TEST_F(Responses, OnlyThoseInTheBackgroundAreStreamedAgain) {
+  const std::string id = respond(R"("input":"abc","max_output_tokens":1)").json()["id"];
+  const Recorded refused = fixture.get("/v1/responses/" + id + "?stream=true");
+  EXPECT_EQ(refused.status(), 400u);
+  EXPECT_EQ(refused.json()["error"]["param"], "stream");
+  expect_says(error_of(refused), {"\"background\": true"});
+}
+
+TEST(ResponsesInTheBackground, EndWithTheServer) {
+  ServiceFixture fixture;
+  fixture.serve();
+  fixture.hold_steps();
+  const Recorded begun = fixture.begin("POST", "/v1/responses",
+                                       R"({"input":"abc","max_output_tokens":50,"stream":true,"background":true})");
+  ASSERT_TRUE(begun.wait_for_parts(1));
+  const std::string path = "/v1/responses/" + last_event(begun)["response"]["id"].get<std::string>();
+  const Recorded reader = fixture.begin("GET", path + "?stream=true");
+  fixture.service->cancel_all();
+  fixture.release_steps();
+  fixture.service.reset();
+  EXPECT_TRUE(begun.wait_for_end());
+  EXPECT_TRUE(reader.wait_for_end());
+}
+
+TEST(ResponsesInTheBackground, NeedMemory) {
+  ServiceFixture without({.store_bytes = 0}), little({.store_bytes = 6000});
+  without.serve();
+  little.serve();
+  const std::string body = R"({"input":"a","max_output_tokens":25,"stream":true,"background":true})";
+  const Recorded refused = without.post("/v1/responses", body);
+  EXPECT_EQ(refused.status(), 400u);
+  expect_says(error_of(refused), {"background", "--store-mb 0"});
+  // the first stream has everything; the copy for others has grown beyond the limit
+  const Recorded whole = little.post("/v1/responses", body);
+  EXPECT_EQ(output_text(last_event(whole)["response"]), "bcdefghijklmnopqrstuvwxyz");
+  const std::string path = "/v1/responses/" + last_event(whole)["response"]["id"].get<std::string>();
+  const Recorded again = little.get(path + "?stream=true");
+  EXPECT_EQ(again.status(), 400u);
+  EXPECT_EQ(again.json()["error"]["code"], "events_not_kept");
+  EXPECT_EQ(little.get(path).json()["status"], "incomplete");
+}
+
+TEST(ContinuedAnswers, GoOnWithinTheLastMessage) {
+  ServiceFixture fixture;
+  fixture.serve(
+      "{{ bos_token }}{% for m in messages %}<{{ m['content'] | trim }}>{% endfor %}"
+      "{% if add_generation_prompt %}?{% endif %}");
+  const auto answer = [&](std::string fields) {
+    return fixture.post("/v1/responses", "{\"max_output_tokens\":3," + fields + "}");
+  };
+  const std::string input = R"("input":[{"role":"user","content":"q"},{"role":"assistant","content":"ab"}])";
+  EXPECT_EQ(output_text(answer(input).json()), "@AB") << "after the template's ?";
+  const Json continued = answer(input + R"(,"continue_final_message":true)").json();
+  EXPECT_EQ(output_text(continued), "cde");
+  EXPECT_EQ(continued["usage"]["input_tokens"], 1 + 3 + 3) << "BOS, <q>, <ab";
+  const Recorded chat = fixture.post("/v1/chat/completions", R"({"continue_final_message":true,"max_tokens":2,
+    "messages":[{"role":"user","content":"q"},{"role":"assistant","content":" ab \n"}]})");
+  EXPECT_EQ(test::content_of(chat.json()), "cd") << "the template has no blanks there";
+  const auto refused = [&](std::string fields, std::vector<std::string> says) {
+    const Recorded recorded = answer(fields + R"(,"continue_final_message":true)");
+    EXPECT_EQ(recorded.status(), 400u) << fields;
+    EXPECT_EQ(recorded.json()["error"]["param"], "continue_final_message");
+    for (const std::string& one : says) expect_says(error_of(recorded), {one.c_str()});
+  };
+  refused(R"("input":"q")", {"a text of the assistant", "input[0]"});
+  refused(R"("input":[{"role":"assistant","content":" "}])", {"expected a text", "found none"});
+  refused(input + R"(,"text":{"format":{"type":"json_object"}})", {"cannot be constrained", "text.format"});
+  fixture.serve("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}");
+  refused(input, {"does not write the text of input[1] as it is"});
+}
+
 TEST_F(Responses, Truncation) {
   std::string items;  // 90 messages of 3 tokens, of a context of 200
   for (int i = 0; i < 90; ++i) items += R"({"role":"user","content":"abc"},)";
@@ -205,14 +349,14 @@ TEST_F(Responses, CountsTokens) {
 }
 
 TEST_F(Responses, RefusesInPlainHttp) {
-  const Recorded refused = respond(R"("input":"abc","stream":true,"background":true)");
+  const Recorded refused = respond(R"("input":"abc","stream":true,"background":true,"store":false)");
   EXPECT_EQ(refused.status(), 400u);
   EXPECT_FALSE(refused.streamed());
   EXPECT_EQ(refused.json()["error"]["param"], "background");
   EXPECT_EQ(respond(R"("input":"abc","model":"gpt-4o")").status(), 404u);
   EXPECT_EQ(fixture.get("/v1/responses/resp_1/wings").status(), 404u);
   EXPECT_EQ(fixture.post("/v1/responses/resp_1/wings", "").status(), 404u);
-  EXPECT_EQ(fixture.get("/v1/responses/resp_1?stream=true").json()["error"]["param"], "stream");
+  EXPECT_EQ(fixture.get("/v1/responses/resp_1?stream=true").status(), 404u);
   EXPECT_EQ(fixture.get("/v1/responses").status(), 405u);
   const Recorded ignored =
       respond(R"("input":"abc","max_output_tokens":1,"tools":[{"type":"web_search"}],"service_tier":"flex")");
