@@ -44,10 +44,12 @@ export class Browser {
     this.child.stdio[3].write(JSON.stringify({ id, method, params, sessionId }) + '\0');
     return new Promise((resolve, reject) => this.waiting.set(id, { resolve, reject }));
   }
+  // With a storage of its own.
   async newPage({ width = 1200, height = 800, mobile = false } = {}) {
-    const { targetId } = await this.send('Target.createTarget', { url: 'about:blank' });
+    const { browserContextId } = await this.send('Target.createBrowserContext', { disposeOnDetach: true });
+    const { targetId } = await this.send('Target.createTarget', { url: 'about:blank', browserContextId });
     const { sessionId } = await this.send('Target.attachToTarget', { targetId, flatten: true });
-    const page = new Page(this, sessionId, targetId);
+    const page = new Page(this, sessionId, targetId, browserContextId);
     for (const domain of ['Page', 'Runtime', 'Network', 'Log']) await page.send(`${domain}.enable`);
     await page.resize(width, height, mobile);
     return page;
@@ -65,8 +67,8 @@ const keys = {
 };
 
 class Page {
-  constructor(browser, sessionId, targetId) {
-    Object.assign(this, { browser, sessionId, targetId, requests: [], problems: [] });
+  constructor(browser, sessionId, targetId, browserContextId) {
+    Object.assign(this, { browser, sessionId, targetId, browserContextId, requests: [], problems: [] });
     browser.listeners.push((message) => message.sessionId === sessionId && this.on(message));
   }
   on({ method, params }) {
@@ -77,6 +79,10 @@ class Page {
   }
   send(method, params) {
     return this.browser.send(method, params, this.sessionId);
+  }
+  // Runs in every document before its own scripts.
+  beforeLoad(source) {
+    return this.send('Page.addScriptToEvaluateOnNewDocument', { source });
   }
   async goto(url) {
     await this.send('Page.navigate', { url });
@@ -138,6 +144,6 @@ class Page {
     await writeFile(path, Buffer.from(data, 'base64'));
   }
   close() {
-    return this.browser.send('Target.closeTarget', { targetId: this.targetId });
+    return this.browser.send('Target.disposeBrowserContext', { browserContextId: this.browserContextId });
   }
 }

@@ -9,7 +9,7 @@ function fill(node, props, children) {
     else if (name === 'value' || name === 'checked' || name === 'disabled' || name === 'open' || name === 'hidden') node[name] = value;
     else node.setAttribute(name, value === true ? '' : value);
   }
-  node.append(...children.flat().filter((child) => child !== undefined && child !== null && child !== false));
+  node.append(...children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== false));
   return node;
 }
 
@@ -28,6 +28,6 @@ export function mathml(tree) {
 }
 
 export function replace(node, ...children) {
-  node.replaceChildren(...children.flat().filter(Boolean));
+  node.replaceChildren(...children.flat(Infinity).filter(Boolean));
   return node;
 }

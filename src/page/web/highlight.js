@@ -6,6 +6,7 @@ const slash = { line: ['//'], block: [['/*', '*/']], strings: ['"', "'"] };
 const hash = { line: ['#'], strings: ['"', "'"] };
 
 const languages = {
+  __proto__: null,
   c: { ...slash, keywords: words(cKeywords), preprocessor: true },
   cpp: {
     ...slash, preprocessor: true,
@@ -40,6 +41,7 @@ const languages = {
   diff: { diff: true },
 };
 const aliases = {
+  __proto__: null,
   h: 'c', 'c++': 'cpp', cc: 'cpp', cxx: 'cpp', hpp: 'cpp', cuda: 'cpp', cu: 'cpp', js: 'javascript', jsx: 'javascript', ts: 'javascript', tsx: 'javascript',
   typescript: 'javascript', mjs: 'javascript', node: 'javascript', py: 'python', python3: 'python', cs: 'csharp', 'c#': 'csharp', golang: 'go', rs: 'rust', kt: 'kotlin', rb: 'ruby',
   sh: 'shell', bash: 'shell', zsh: 'shell', fish: 'shell', console: 'shell', dockerfile: 'shell', makefile: 'shell', jsonc: 'json', json5: 'json', yml: 'yaml',

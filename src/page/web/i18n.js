@@ -29,7 +29,6 @@ const table = {
   modelUnloaded: ['not loaded', 'nicht geladen'],
   modelFailed: ['failed', 'fehlgeschlagen'],
   noModel: ['No model', 'Kein Modell'],
-  noChat: ['no chat', 'kein Chat'],
   serverLoading: ['The server is loading its model.', 'Der Server lädt sein Modell.'],
   serverGone: ['The server does not answer. Trying again.', 'Der Server antwortet nicht. Neuer Versuch.'],
   noTemplate: ['This model has no chat template: it completes texts, but does not chat.', 'Dieses Modell hat keine Chat-Vorlage: Es setzt Texte fort, führt aber keine Gespräche.'],
@@ -84,7 +83,6 @@ const table = {
   forConversation: ['This conversation', 'Diese Unterhaltung'],
   forPage: ['Page', 'Seite'],
   system: ['System prompt', 'Systemprompt'],
-  sampling: ['Sampling', 'Sampling'],
   defaultValue: ['default: {value}', 'Vorgabe: {value}'],
   range: ['{min} to {max}', '{min} bis {max}'],
   atLeast: ['at least {min}', 'mindestens {min}'],
@@ -114,7 +112,6 @@ const table = {
   keyWrong: ['The server does not accept this key.', 'Der Server nimmt diesen Schlüssel nicht an.'],
   keyKeep: ['Keep it in this browser', 'In diesem Browser behalten'],
   forgetKey: ['Forget the key', 'Schlüssel vergessen'],
-  keySend: ['Enter', 'Eingabetaste'],
   sendHelp: ['send the message', 'Nachricht senden'],
   lineHelp: ['new line', 'neue Zeile'],
   stopHelp: ['stop the answer, or leave a field', 'Antwort anhalten oder Feld verlassen'],
@@ -131,7 +128,6 @@ const table = {
   helpHelp: ['this list', 'diese Liste'],
   // the operators' view
   backToChat: ['Chat', 'Chat'],
-  requests: ['Requests', 'Anfragen'],
   requestsText: ['Completions in progress and waiting', 'Laufende und wartende Vervollständigungen'],
   running: ['running', 'laufend'],
   queued: ['waiting', 'wartend'],
@@ -172,7 +168,6 @@ const table = {
   pause: ['Pause', 'Anhalten'],
   resume: ['Resume', 'Weiter'],
   allModels: ['all models', 'alle Modelle'],
-  asTable: ['As a table', 'Als Tabelle'],
 };
 
 export const languages = { en: 'English', de: 'Deutsch' };

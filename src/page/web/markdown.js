@@ -9,6 +9,7 @@ const quote = /^ {0,3}> ?/;
 const tableRule = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const maxDepth = 20;
 const maxInline = 20000;  // characters of a paragraph; a longer one is shown as plain text
+const reach = 500;        // characters, or lines of a formula, that are looked at for an end: every mark may be without one
 
 export function parseBlocks(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, '\n').split('\n');
@@ -95,7 +96,7 @@ export function parseBlocks(text, depth = 0) {
   // A formula of its own; null: it does not end, or text follows it.
   function readMath({ close, begin }) {
     let text = '';
-    for (let i = at; i < lines.length && (i === at || !blank.test(lines[i])); ++i) {
+    for (let i = at; i < Math.min(lines.length, at + reach) && (i === at || !blank.test(lines[i])); ++i) {
       const line = i === at ? lines[i].slice(begin) : lines[i];
       const end = line.indexOf(close);
       if (end < 0) {
@@ -171,7 +172,7 @@ function cellsOf(line) {
 }
 
 // --- inline ---------------------------------------------------------------------------------------------------------
-const entities = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', copy: '©', hellip: '…', mdash: '—', ndash: '–', times: '×', rarr: '→', larr: '←' };
+const entities = { __proto__: null, amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', copy: '©', hellip: '…', mdash: '—', ndash: '–', times: '×', rarr: '→', larr: '←' };
 const punctuation = /[\p{P}\p{S}]/u;
 
 // Only what a browser may open from here: no scripts, no data, no paths of this server.
@@ -195,10 +196,10 @@ export function parseInline(text, depth = 0) {
   while (at < text.length) {
     const c = text[at];
     let found;
-    if (c === '\\' && (found = /^\\\(([^]*?)\\\)/.exec(text.slice(at))) && found[1].trim()) {
+    if (c === '\\' && (found = /^\\\(([^]*?)\\\)/.exec(text.slice(at, at + reach))) && found[1].trim()) {
       push({ type: 'math', text: found[1].trim() });
       at += found[0].length;
-    } else if (c === '\\' && (found = /^\\\[([^]*?)\\\]/.exec(text.slice(at))) && found[1].trim()) {
+    } else if (c === '\\' && (found = /^\\\[([^]*?)\\\]/.exec(text.slice(at, at + reach))) && found[1].trim()) {
       push({ type: 'math', text: found[1].trim(), display: true });
       at += found[0].length;
     } else if (c === '\\' && text[at + 1] === '\n') {
@@ -280,7 +281,7 @@ function inlineMath(text, at) {
     return inner ? { text: inner, display: true, end: end + 2 } : null;
   }
   if (/\s/.test(text[at + 1] || ' ') || /\w/.test(text[at - 1] || '')) return null;
-  for (let i = at + 1; i < text.length && !text.startsWith('\n\n', i); ++i) {
+  for (let i = at + 1; i < Math.min(text.length, at + reach) && !text.startsWith('\n\n', i); ++i) {
     if (text[i] === '\\') ++i;
     else if (text[i] === '$') {
       if (/\s/.test(text[i - 1]) || /\d/.test(text[i + 1] || '') || i === at + 1) return null;
@@ -293,7 +294,7 @@ function inlineMath(text, at) {
 // [label](url "title") from the bracket on.
 function readLink(text, at) {
   let depth = 0, i = at;
-  for (; i < text.length; ++i) {
+  for (; i < Math.min(text.length, at + reach); ++i) {
     if (text[i] === '\\') ++i;
     else if (text[i] === '`') {
       const n = /^`+/.exec(text.slice(i))[0].length, end = findTicks(text, i + n, n);
@@ -334,13 +335,13 @@ function emphasize(list) {
     const end = list[close];
     if (end.type !== 'delimiter' || !end.closes || !end.count) continue;
     let open = close - 1;
-    for (; open >= Math.max(0, close - 1000); --open) {
+    for (; open >= Math.max(0, close - reach); --open) {
       const start = list[open];
       if (start.type !== 'delimiter' || start.mark !== end.mark || !start.opens || !start.count) continue;
       if (start.mark === '~' ? start.count < 2 || end.count < 2 : (start.closes || end.opens) && (start.count + end.count) % 3 === 0 && (start.count % 3 || end.count % 3)) continue;
       break;
     }
-    if (open < Math.max(0, close - 1000)) continue;
+    if (open < Math.max(0, close - reach)) continue;
     const start = list[open], count = start.count >= 2 && end.count >= 2 ? 2 : 1;
     const type = start.mark === '~' ? 'strike' : count === 2 ? 'strong' : 'em';
     start.count -= count;

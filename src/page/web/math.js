@@ -1,22 +1,23 @@
 // LaTeX to MathML, as a tree of {tag, attributes, children}. What it does not know throws, and is shown as it was written.
+// Tables have no prototype: \constructor is not in them.
 const node = (tag, children = [], attributes = {}) => ({ tag, attributes, children });
 const mi = (text, attributes) => node('mi', [text], attributes);
 const mo = (text, attributes) => node('mo', [text], attributes);
 const row = (children) => (children.length === 1 ? children[0] : node('mrow', children));
 
-const greek = {
+const greek = { __proto__: null,
   alpha: 'α', beta: 'β', gamma: 'γ', delta: 'δ', epsilon: 'ϵ', varepsilon: 'ε', zeta: 'ζ', eta: 'η', theta: 'θ', vartheta: 'ϑ',
   iota: 'ι', kappa: 'κ', lambda: 'λ', mu: 'μ', nu: 'ν', xi: 'ξ', omicron: 'ο', pi: 'π', varpi: 'ϖ', rho: 'ρ', varrho: 'ϱ',
   sigma: 'σ', varsigma: 'ς', tau: 'τ', upsilon: 'υ', phi: 'ϕ', varphi: 'φ', chi: 'χ', psi: 'ψ', omega: 'ω',
   Gamma: 'Γ', Delta: 'Δ', Theta: 'Θ', Lambda: 'Λ', Xi: 'Ξ', Pi: 'Π', Sigma: 'Σ', Upsilon: 'Υ', Phi: 'Φ', Psi: 'Ψ', Omega: 'Ω',
 };
-const letters = {
+const letters = { __proto__: null,
   infty: '∞', partial: '∂', nabla: '∇', hbar: 'ℏ', ell: 'ℓ', Re: 'ℜ', Im: 'ℑ', aleph: 'ℵ', emptyset: '∅', varnothing: '∅',
   imath: 'ı', jmath: 'ȷ', top: '⊤', bot: '⊥', angle: '∠', degree: '°', circ: '∘', bullet: '∙', star: '⋆', ldots: '…', dots: '…',
   cdots: '⋯', vdots: '⋮', ddots: '⋱', dotsc: '…', dotsb: '⋯', prime: '′', backslash: '\\', triangle: '△', square: '□', blacksquare: '■',
   checkmark: '✓', dagger: '†', ddagger: '‡', complement: '∁', wp: '℘', surd: '√',
 };
-const operators = {
+const operators = { __proto__: null,
   times: '×', cdot: '⋅', div: '÷', pm: '±', mp: '∓', ast: '∗', oplus: '⊕', ominus: '⊖', otimes: '⊗', oslash: '⊘', odot: '⊙',
   leq: '≤', le: '≤', geq: '≥', ge: '≥', neq: '≠', ne: '≠', ll: '≪', gg: '≫', approx: '≈', equiv: '≡', cong: '≅', sim: '∼',
   simeq: '≃', propto: '∝', doteq: '≐', coloneqq: '≔', leqslant: '⩽', geqslant: '⩾', prec: '≺', succ: '≻', asymp: '≍',
@@ -26,32 +27,31 @@ const operators = {
   Leftrightarrow: '⇔', implies: '⟹', impliedby: '⟸', iff: '⟺', mapsto: '↦', longrightarrow: '⟶', longleftarrow: '⟵',
   longmapsto: '⟼', uparrow: '↑', downarrow: '↓', updownarrow: '↕', hookrightarrow: '↪', nearrow: '↗', searrow: '↘',
   rightharpoonup: '⇀', rightleftharpoons: '⇌', perp: '⊥', parallel: '∥', mid: '∣', nmid: '∤', vdash: '⊢', models: '⊨',
-  therefore: '∴', because: '∵', lbrace: '{', rbrace: '}', vert: '|', Vert: '‖', colon: ':', gcd: null, amalg: '⨿', wr: '≀', bowtie: '⋈',
+  therefore: '∴', because: '∵', lbrace: '{', rbrace: '}', vert: '|', Vert: '‖', colon: ':', amalg: '⨿', wr: '≀', bowtie: '⋈',
   triangleleft: '◁', triangleright: '▷', trianglelefteq: '⊴', trianglerighteq: '⊵', restriction: '↾', smile: '⌣', frown: '⌢',
 };
-delete operators.gcd;
-const fences = {
+const fences = { __proto__: null,
   lbrace: '{', rbrace: '}', '{': '{', '}': '}', langle: '⟨', rangle: '⟩', lvert: '|', rvert: '|', lVert: '‖', rVert: '‖', '|': '‖',
   lfloor: '⌊', rfloor: '⌋', lceil: '⌈', rceil: '⌉', vert: '|', Vert: '‖', lbrack: '[', rbrack: ']', backslash: '\\',
   uparrow: '↑', downarrow: '↓',
 };
 // with limits above and below in display style
-const large = {
+const large = { __proto__: null,
   sum: '∑', prod: '∏', coprod: '∐', bigcup: '⋃', bigcap: '⋂', bigoplus: '⨁', bigotimes: '⨂', bigvee: '⋁', bigwedge: '⋀', bigsqcup: '⨆',
 };
-const integrals = { int: '∫', iint: '∬', iiint: '∭', oint: '∮' };
+const integrals = { __proto__: null, int: '∫', iint: '∬', iiint: '∭', oint: '∮' };
 const functions = new Set(('sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln lg exp deg dim ker hom arg ' +
   'gcd Pr det mod').split(' '));
 const limitFunctions = new Set('lim limsup liminf max min sup inf argmax argmin'.split(' '));
-const spaces = { ',': '0.167em', ':': '0.222em', '>': '0.222em', ';': '0.278em', '!': '-0.167em', quad: '1em', qquad: '2em', ' ': '0.25em', enspace: '0.5em', thinspace: '0.167em' };
-const accents = { hat: '^', widehat: '^', bar: '¯', vec: '→', dot: '˙', ddot: '¨', tilde: '~', widetilde: '~', check: 'ˇ', breve: '˘', acute: '´', grave: '`', mathring: '˚', overrightarrow: '→', overleftarrow: '←', overline: '¯', overbrace: '⏞' };
-const under = { underline: '_', underbrace: '⏟' };
-const matrices = { matrix: ['', ''], pmatrix: ['(', ')'], bmatrix: ['[', ']'], Bmatrix: ['{', '}'], vmatrix: ['|', '|'], Vmatrix: ['‖', '‖'], smallmatrix: ['', ''] };
+const spaces = { __proto__: null, ',': '0.167em', ':': '0.222em', '>': '0.222em', ';': '0.278em', '!': '-0.167em', quad: '1em', qquad: '2em', ' ': '0.25em', enspace: '0.5em', thinspace: '0.167em' };
+const accents = { __proto__: null, hat: '^', widehat: '^', bar: '¯', vec: '→', dot: '˙', ddot: '¨', tilde: '~', widetilde: '~', check: 'ˇ', breve: '˘', acute: '´', grave: '`', mathring: '˚', overrightarrow: '→', overleftarrow: '←', overline: '¯', overbrace: '⏞' };
+const under = { __proto__: null, underline: '_', underbrace: '⏟' };
+const matrices = { __proto__: null, matrix: ['', ''], pmatrix: ['(', ')'], bmatrix: ['[', ']'], Bmatrix: ['{', '}'], vmatrix: ['|', '|'], Vmatrix: ['‖', '‖'], smallmatrix: ['', ''] };
 const aligned = new Set(['aligned', 'align', 'align*', 'split', 'eqnarray', 'eqnarray*', 'alignedat']);
 const gathered = new Set(['gathered', 'gather', 'gather*', 'equation', 'equation*', 'multline', 'multline*', 'displaymath']);
 
 // The letter of a style. MathML has no fonts of its own: they are ranges of Unicode, with gaps that are older letters.
-const styles = {
+const styles = { __proto__: null,
   mathbf: [0x1d400, 0x1d41a, 0x1d7ce], boldsymbol: [0x1d400, 0x1d41a, 0x1d7ce], bm: [0x1d400, 0x1d41a, 0x1d7ce], bf: [0x1d400, 0x1d41a, 0x1d7ce],
   mathbb: [0x1d538, 0x1d552, 0x1d7d8], mathcal: [0x1d49c, 0x1d4b6], mathscr: [0x1d49c, 0x1d4b6], mathfrak: [0x1d504, 0x1d51e],
   mathsf: [0x1d5a0, 0x1d5ba, 0x1d7e2], mathtt: [0x1d670, 0x1d68a, 0x1d7f6],
