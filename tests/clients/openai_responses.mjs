@@ -227,6 +227,31 @@ test('abort', async () => {
   assert.fail('the response goes on without a reader');
 });
 
+test('in the background, left and found again', async () => {
+  const asked = { ...greedy, max_output_tokens: 400, input: boat, background: true };
+  const first = [];
+  for await (const event of await client.responses.create({ ...asked, stream: true })) {
+    first.push(event);
+    if (event.type === 'response.output_text.delta') break; // the client aborts
+  }
+  const id = first[0].response.id, last = first.at(-1).sequence_number;
+  const rest = [];
+  for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: last })) rest.push(event);
+  assert.equal(rest[0].sequence_number, last + 1);
+  const whole = checkStream([...first, ...rest]);
+  assert.equal(whole.background, true);
+  assert.equal((await client.responses.retrieve(id)).output_text, whole.output.map((item) => item.content[0].text).join(''));
+  // without a stream the answer comes at once, and is asked for again
+  let polled = await client.responses.create(asked);
+  assert.equal(polled.status, 'in_progress');
+  for (let tries = 0; tries < 200 && polled.status === 'in_progress'; ++tries) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    polled = await client.responses.retrieve(polled.id);
+  }
+  checkResponse(polled);
+  assert.equal(polled.output[0].content[0].text, whole.output[0].content[0].text);
+});
+
 test('truncation', async () => {
   const input = Array.from({ length: 300 }, (_, i) => ({ role: 'user', content: `Number ${i}: there was a boat on the sea.` }));
   await assert.rejects(client.responses.create({ ...greedy, input }), (error) => {
@@ -245,7 +270,7 @@ test('what is refused, and what is not', async () => {
   const image = [{ role: 'user', content: [{ type: 'input_image', image_url: 'data:', detail: 'auto' }] }];
   await assert.rejects(client.responses.create({ ...greedy, input: image }),
     isRefused(400, 'input[0].content[0].type', /input_image/));
-  await assert.rejects(client.responses.create({ ...greedy, input: boat, background: true }),
+  await assert.rejects(client.responses.create({ ...greedy, input: boat, background: true, store: false }),
     isRefused(400, 'background', /background/));
   await assert.rejects(client.responses.create({ ...greedy, input: boat, stream: true, conversation: 'conv_1' }),
     isRefused(400, 'conversation', /previous_response_id/));

@@ -106,6 +106,19 @@ test('what fails is written into the message', async () => {
   assert.deepEqual([node.status, node.error], ['failed', 'lost']);
 });
 
+test('a server that keeps nothing is asked without the background', async () => {
+  const conversation = newConversation();
+  const node = addNode(conversation, root, { role: 'assistant' });
+  const bodies = [];
+  globalThis.fetch = async (path, { method, body }) => {
+    if (method !== 'POST') return new Response('{}');
+    bodies.push(JSON.parse(body).background);
+    return bodies.length === 1 ? new Response('{"error":{"message":"m","param":"background"}}', { status: 400 }) : stream([created, delta(1, 'a'), completed(2)]);
+  };
+  await runAnswer(conversation, node, 'm', () => {});
+  assert.deepEqual([bodies, node.content, node.status], [[true, false], 'a', 'done']);
+});
+
 test('thoughts and calls', () => {
   const node = { content: '', run: {} };
   const put = (type, members, now) => apply(node, { type, ...members }, now);

@@ -132,7 +132,7 @@ class Page {
     return this.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile });
   }
   scheme(value) {
-    return this.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value }] });
+    return this.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value }, { name: 'hover', value: 'hover' }] });
   }
   async setFiles(selector, files) {
     const { root } = await this.send('DOM.getDocument');

@@ -1,6 +1,7 @@
 // The page as its users see it.   node in_browser.mjs PROGRAM CHROMIUM FOLDER [--pictures]
 // FOLDER has axe-core in its node_modules, and gets logs, exported files and, with --pictures, the pictures of the docs.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
 import { Browser } from './browser.mjs';
@@ -432,6 +433,47 @@ test('no serious fault for screen readers', async () => {
   stub.stop();
 });
 
+const asks = (url, text) => fetch(`${url}/v1/chat/completions`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ messages: [{ role: 'user', content: text }], max_tokens: 20 }) }).then((response) => response.json());
+
+test("the operators' view", async () => {
+  const page = await open(fast.url, { path: '/status' });
+  await page.waitFor(() => document.querySelectorAll('.chart').length === 8);
+  await Promise.all(['Hello', 'Hello', 'A story'].map((text) => asks(fast.url, text)));
+  await page.waitFor(() => document.querySelectorAll('.waterfall tbody tr').length >= 3 && document.querySelectorAll('.chart .line').length >= 8 && /median/.test(document.querySelector('#panels').innerText));
+  const tiles = await page.evaluate(() => Object.fromEntries([...document.querySelectorAll('.tile')].map((one) => [one.children[0].textContent, one.children[1].textContent])));
+  assert.deepEqual(Object.keys(tiles), ['running', 'waiting', 'Tokens per second', 'KV cache', 'Prefix cache hits']);
+  await page.click('#pause');
+  const row = await page.evaluate(() => document.querySelector('.waterfall tbody tr').innerText);
+  assert.match(row, /\/v1\/chat\/completions\s+\d+\s+\d+\s+[\d.]+ m?s/);
+  assert.match(await page.evaluate(() => document.querySelector('.segments').getAttribute('aria-label')), /read and tokenize .* queue .* prompt .* generate/);
+  await page.click('.waterfall .row');
+  await page.waitFor(() => document.querySelector('dialog .figures-table'));
+  assert.match(await page.evaluate(() => document.querySelector('dialog').innerText), /Time to first token\s+[\d.]+ ms[^]*Total/);
+  await page.press('Escape');
+  for (const scheme of ['light', 'dark']) {
+    await page.scheme(scheme);
+    await expectAccessible(page, `status, ${scheme}`);
+  }
+  await page.resize(390, 844, true);
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'nothing is wider than a phone');
+  await expectClean(page, fast.url);
+});
+
+test('a report stands alone', async () => {
+  const report = `${folder}/report.html`;
+  const ended = spawnSync(program, ['bench', 'weft', '--device', 'cpu', '-p', '8,16', '-n', '4', '-r', '2', '--html', report], { encoding: 'utf8' });
+  assert.equal(ended.status, 0, ended.stderr);
+  const page = await browser.newPage();
+  await page.goto(`file://${report}`);
+  await page.waitFor(() => document.querySelectorAll('.bars').length === 2);
+  assert.deepEqual(await page.evaluate(() => [...document.querySelectorAll('.bars th')].map((one) => one.innerText)), ['8 tokens', '16 tokens', '4 tokens']);
+  assert.match(await page.evaluate(() => document.querySelector('.tiles').innerText), /Loaded in/);
+  await expectAccessible(page, 'report');
+  assert.deepEqual(page.requests.filter((one) => !one.startsWith('file:') && one !== 'about:blank'), []);
+  assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
 test('pictures', { skip: !flags.includes('--pictures') }, async () => {
   const stub = await scripted(fast.url, showRich);
   for (const [name, scheme, size] of [['light', 'light', {}], ['dark', 'dark', {}], ['narrow', 'light', { width: 390, height: 844, mobile: true }]]) {
@@ -450,10 +492,14 @@ test('pictures', { skip: !flags.includes('--pictures') }, async () => {
     await page.screenshot(`${folder}/${name}.png`);
     await page.close();
   }
-  const page = await openChat(stub.url);
-  await page.click('#settings');
-  await wait(300);
-  await page.screenshot(`${folder}/settings.png`);
-  await page.close();
   stub.stop();
+  const page = await open(fast.url, { path: '/status', size: { width: 1200, height: 800 } });
+  await page.scheme('light');
+  const end = Date.now() + 24000;
+  const client = async (pause) => {
+    for (let i = 0; Date.now() < end; ++i, await wait(Math.random() * pause)) await Promise.all([0, 1, 2].map((k) => asks(fast.url, `Tell me about ${i % 3 ? 'a dog' : Math.random()} ${k}`)));
+  };
+  await Promise.all([client(600), client(900)]);
+  await page.screenshot(`${folder}/status.png`);
+  await page.close();
 });

@@ -23,6 +23,7 @@
 #include "grammar/token_masks.h"
 #include "main/bench/embed_bench.h"
 #include "main/bench/forced_acceptance.h"
+#include "main/bench/html_report.h"
 #include "main/commands/constraint_options.h"
 #include "main/commands/generate.h"
 #include "main/device/device_memory.h"
@@ -364,6 +365,7 @@ void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_flag("--json", options->json, "Print JSON");
+  describe_html(command, options->html);
   command.callback([&command, options, &out, &err] {
     if (command.get_subcommands().empty()) bench_model(*options, out, err);
   });
@@ -383,6 +385,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
   if (options.draft_accept && options.constrained)
     throw Error("--draft-accept: expected no --constrained with it: tokens are taken that no grammar allows");
   if (is_encoder(options.model)) return bench_encoder(options, out, err);  // an Error if it is no model
+  HtmlReport report(options.html);
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
   uint64_t peak = 0;
   for (const uint32_t threads : options.threads) {
@@ -418,10 +421,8 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
       print_header(out);
     }
     const auto done = [&](const Row& row) {
-      if (options.json)
-        json["results"].push_back(json_of(row));
-      else
-        print_row(row, out);
+      json["results"].push_back(json_of(row));
+      if (!options.json) print_row(row, out);
     };
     for (const uint32_t depth : options.depths) {
       for (const uint32_t length : prompts) done(bench.prompt(length, depth, options.runs));
@@ -456,6 +457,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     }
   }
   json["peak_memory_bytes"] = peak;
+  report.write(fmt::format("heddle bench {}", json["model"].get<std::string>()), json);
   if (options.json)
     out << json.dump(2) << '\n';
   else

@@ -23,6 +23,7 @@ struct BenchOptions {
   uint32_t runs = 3;
   bool constrained = false;  // streams must be JSON
   bool json = false;
+  std::string html;  // a file for charts; empty: none
   DeviceOptions device;
   std::optional<double> draft_accept;  // share of the draft's proposals that is taken as right: for timing only
 };

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "main/bench/html_report.h"
 #include "main/device/open_model.h"
 #include "main/progress.h"
 #include "model/load.h"
@@ -61,6 +62,7 @@ void bench_encoder(const BenchOptions& options, std::ostream& out, std::ostream&
   std::erase(lengths, 0u);
   if (batches == std::vector<uint32_t>{1}) batches = {usual_texts};
   if (lengths.empty() || batches.empty()) throw Error("nothing to time: expected lengths of texts (-p) and texts (-b)");
+  HtmlReport report(options.html);
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
   std::mt19937_64 random(std::random_device{}());
   for (const uint32_t threads : options.threads) {
@@ -108,6 +110,7 @@ void bench_encoder(const BenchOptions& options, std::ostream& out, std::ostream&
     }
     if (running->gpu) break;  // threads of the CPU do not matter
   }
+  report.write(fmt::format("heddle bench {}", json["model"].get<std::string>()), json);
   if (options.json) out << json.dump(2) << '\n';
 }
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
+#include "main/bench/html_report.h"
 #include "main/bench/traffic.h"
 #include "main/progress.h"
 
@@ -280,11 +281,13 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
          "N");
   option("--seed", options->seed, "Seed of the traffic", "N");
   command->add_flag("--json", options->json, "Print JSON");
+  describe_html(*command, options->html);
   command->callback([options, &out, &err] { bench_serve(*options, out, err); });
 }
 
 void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostream& err) {
   const TrafficOptions wanted = traffic_of(options);
+  HtmlReport report(options.html);
   engine::EngineOptions with = engine_options(options.engine);
   with.max_waiting = UINT32_MAX;
   DeviceOptions device = options.device;
@@ -311,6 +314,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
   nlohmann::ordered_json json{
       {"model", running->model.name}, {"backend", running->backend->describe()}, {"kv_tokens", tokens}};
   json.update(figures(traffic, options));
+  report.write(fmt::format("heddle bench serve-sim {}", running->model.name), json);
   if (options.json)
     out << json.dump(2) << '\n';
   else

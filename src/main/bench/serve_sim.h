@@ -23,6 +23,7 @@ struct BenchServeOptions {
   uint32_t cache_tokens = 0;  // 0: enough for all that run at once
   uint64_t seed = 1;
   bool json = false;
+  std::string html;  // a file for charts; empty: none
   EngineChoices engine;
   DeviceOptions device;
 };

@@ -18,6 +18,7 @@
 #include "cuda/device.h"
 #include "gpu/gpu.h"
 #include "kernels/spec/catalog.h"
+#include "main/bench/html_report.h"
 #include "main/commands/commands.h"
 #include "main/commands/suggestions.h"
 #include "main/device/device_options.h"
@@ -177,6 +178,7 @@ void describe_bench_kernels(CLI::App& bench, std::ostream& out, std::ostream& er
   describe_gpu_as(*command);
   command->add_option("--shape", options->shape, "Time only shapes that contain this text")->type_name("TEXT");
   command->add_flag("--json", options->json, "Print JSON");
+  describe_html(*command, options->html);
   command->callback([options, &out, &err, &status] { status = bench_kernels(*options, out, err) ? 0 : 1; });
 }
 
@@ -239,6 +241,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out, std::o
     return !chosen(options.kernels, b.kernel) || b.shape.find(options.shape) == b.shape.npos;
   });
   if (benches.empty()) throw Error("no shape contains \"{}\"", options.shape);
+  HtmlReport report(options.html);
 
   setenv("CUDA_CACHE_DISABLE", "1", 1);  // the driver's own cache would hide what assembling costs
   cuda::Context context(options.device);
@@ -280,32 +283,33 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out, std::o
   line.clear();
 
   auto per_second = [](double amount, const TimeRow& row) { return amount / (row.timing.microseconds * 1e-6); };
-  if (options.json) {
-    nlohmann::ordered_json all;
-    all["device"] = context.info().name;
-    all["compute_capability"] = context.info().sm / 10.0;
-    all["driver"] = context.driver_version();
-    all["streaming_limit_gb_s"] = limit / 1e9;
-    all["kernels_loaded"] = kernels;
-    all["cold_start_s"] = cold;
-    all["cached_start_s"] = cached;
-    all["kernels"] = nlohmann::ordered_json::array();
-    for (const TimeRow& row : rows) {
-      nlohmann::ordered_json one{{"kernel", row.bench.kernel}, {"shape", row.bench.shape}};
-      if (!row.failure.empty()) {
-        one["failure"] = row.failure;
-      } else {
-        one["microseconds"] = row.timing.microseconds;
-        one["fastest"] = row.timing.low;
-        one["slowest"] = row.timing.high;
-        one["bytes"] = row.bench.bytes;
-        one["flops"] = row.bench.flops;
-        one["gb_s"] = per_second(row.bench.bytes, row) / 1e9;
-        one["tflop_s"] = per_second(row.bench.flops, row) / 1e12;
-        one["of_limit"] = per_second(row.bench.bytes, row) / limit;
-      }
-      all["kernels"].push_back(std::move(one));
+  nlohmann::ordered_json all;
+  all["device"] = context.info().name;
+  all["compute_capability"] = context.info().sm / 10.0;
+  all["driver"] = context.driver_version();
+  all["streaming_limit_gb_s"] = limit / 1e9;
+  all["kernels_loaded"] = kernels;
+  all["cold_start_s"] = cold;
+  all["cached_start_s"] = cached;
+  all["kernels"] = nlohmann::ordered_json::array();
+  for (const TimeRow& row : rows) {
+    nlohmann::ordered_json one{{"kernel", row.bench.kernel}, {"shape", row.bench.shape}};
+    if (!row.failure.empty()) {
+      one["failure"] = row.failure;
+    } else {
+      one["microseconds"] = row.timing.microseconds;
+      one["fastest"] = row.timing.low;
+      one["slowest"] = row.timing.high;
+      one["bytes"] = row.bench.bytes;
+      one["flops"] = row.bench.flops;
+      one["gb_s"] = per_second(row.bench.bytes, row) / 1e9;
+      one["tflop_s"] = per_second(row.bench.flops, row) / 1e12;
+      one["of_limit"] = per_second(row.bench.bytes, row) / limit;
     }
+    all["kernels"].push_back(std::move(one));
+  }
+  report.write(fmt::format("heddle bench kernels on {}", context.info().name), all);
+  if (options.json) {
     out << all.dump(2) << '\n';
     return right;
   }

@@ -29,6 +29,7 @@ struct BenchKernelsOptions {
   std::vector<std::string> kernels;  // empty: all
   std::string shape;                 // only shapes that contain this text
   bool json = false;
+  std::string html;  // a file for charts; empty: none
   uint64_t seed = 1;
 };
 // Times kernels against the streaming limit measured in the same run. False if a kernel computes wrong results.

@@ -177,6 +177,7 @@ std::string serve_lines(const ServedFacts& facts) {
     row("draft",
         fmt::format("{}: {:.1f} M parameters, {}, up to {} tokens at once", running.draft->model.name,
                     parameters(running.draft->model) / 1e6, bytes(device.draft->total()), running.draft_tokens));
+  row("page", facts.address + "/");
   row("ready", fmt::format("after {:.2f} s: {}/v1", facts.load_seconds, facts.address));
   return text;
 }

@@ -124,6 +124,16 @@ export function liveRate(node) {
   return run && run.tokens > 5 && run.last > run.first ? (run.tokens - 1) / ((run.last - run.first) / 1000) : 0;
 }
 
+async function create(body) {
+  const options = { method: 'POST', headers: { 'X-Trace-Level': 'request' } };
+  try {
+    return await request('/v1/responses', { ...options, body });
+  } catch (error) {
+    if (error.param !== 'background') throw error;
+    return request('/v1/responses', { ...options, body: { ...body, background: false } });  // the server keeps nothing: it ends with this page
+  }
+}
+
 // Generates the answer at `node`, or goes on with one that the server already generates. `changed(node, type)` is called
 // for every event. Never throws: what fails is written into the message.
 export async function runAnswer(conversation, node, model, changed) {
@@ -133,7 +143,7 @@ export async function runAnswer(conversation, node, model, changed) {
   node.status = 'running';
   restart(node);
   try {
-    const first = known ? null : await request('/v1/responses', { method: 'POST', body: requestBody(conversation, node, model), headers: { 'X-Trace-Level': 'request' } });
+    const first = known ? null : await create(requestBody(conversation, node, model));
     for await (const event of follow(known, first)) {
       const changes = apply(node, event);
       if (event.type === 'response.created' && node.run.stops) stopAnswer(node);

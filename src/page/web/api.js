@@ -12,10 +12,9 @@ export function setApiKey(key, keep) {
 }
 
 export class ApiError extends Error {
-  constructor(status, message, code) {
+  constructor(status, message, code, param) {
     super(message);
-    this.status = status;
-    this.code = code;
+    Object.assign(this, { status, code, param });
   }
 }
 
@@ -40,7 +39,7 @@ export async function request(path, { method = 'GET', body, headers = {}, signal
       const data = JSON.parse(text);
       error = data.error || { message: data.reason || data.status };
     } catch { /* not of this server: a proxy's page */ }
-    throw new ApiError(response.status, error.message || `${response.status} ${response.statusText}`, error.code);
+    throw new ApiError(response.status, error.message || `${response.status} ${response.statusText}`, error.code, error.param);
   }
 }
 

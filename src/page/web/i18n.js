@@ -86,7 +86,7 @@ const table = {
   defaultValue: ['default: {value}', 'Vorgabe: {value}'],
   range: ['{min} to {max}', '{min} bis {max}'],
   atLeast: ['at least {min}', 'mindestens {min}'],
-  maxTokens: ['Maximum tokens of an answer', 'Höchstzahl der Token einer Antwort'],
+  maxTokens: ['Maximum tokens', 'Höchstzahl der Token'],
   untilFull: ['until the context is full', 'bis der Kontext voll ist'],
   seed: ['Seed', 'Startwert'],
   random: ['random', 'zufällig'],
