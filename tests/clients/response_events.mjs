@@ -34,7 +34,7 @@ const response = {
   instructions: orNull(string), metadata: orNull(anyObject), model: string, output: list(item),
   parallel_tool_calls: either(true, false), temperature: orNull(number), top_p: orNull(number),
   tool_choice: either('auto', 'none', 'required', object({ type: string })), tools: list(functionTool),
-  background: either(false), completed_at: orNull(whole), max_output_tokens: orNull(whole), previous_response_id: orNull(string),
+  background: either(true, false), completed_at: orNull(whole), max_output_tokens: orNull(whole), previous_response_id: orNull(string),
   reasoning: object({ effort: orNull(string), summary: orNull(string) }), service_tier: string, store: either(true, false),
   status: either('completed', 'failed', 'in_progress', 'cancelled', 'incomplete'),
   text: object({ format: object({ type: either('text', 'json_object', 'json_schema') }) }), top_logprobs: orNull(whole),

@@ -13,6 +13,7 @@ export class Browser {
     // a sandbox needs rights that containers do not have; the pages are our own
     const options = ['--headless=new', '--remote-debugging-pipe', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run',
       '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-extensions', '--lang=en-US', '--force-color-profile=srgb',
+      '--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4',  // as with a mouse
       `--user-data-dir=${browser.folder}`, 'about:blank'];
     browser.child = spawn(program, options, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], env: { ...process.env, LANGUAGE: 'en_US', LANG: 'C.UTF-8' } });
     browser.next = 1;
@@ -110,12 +111,14 @@ class Page {
   }
   async click(selector) {
     await this.waitFor((one) => document.querySelector(one), selector);
-    const place = await this.evaluate((one) => {
+    const placeOf = () => this.evaluate((one) => {
       const node = document.querySelector(one);
       node.scrollIntoView({ block: 'center' });
       const box = node.getBoundingClientRect();
       return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
     }, selector);
+    await this.send('Input.dispatchMouseEvent', { type: 'mouseMoved', ...(await placeOf()) });  // some are only there under the mouse
+    const place = await placeOf();
     for (const type of ['mousePressed', 'mouseReleased']) await this.send('Input.dispatchMouseEvent', { type, ...place, button: 'left', clickCount: 1 });
   }
   async type(text) {
@@ -132,7 +135,7 @@ class Page {
     return this.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile });
   }
   scheme(value) {
-    return this.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value }, { name: 'hover', value: 'hover' }] });
+    return this.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value }] });
   }
   async setFiles(selector, files) {
     const { root } = await this.send('DOM.getDocument');

@@ -33,8 +33,9 @@ export class Server {
   }
 }
 
-// Passes everything on to `url` but responses, which have the pieces of text that `pieces()` returns.
-export function scripted(url, pieces) {
+// Passes everything on to `url` but responses, which have the pieces of text that `pieces(body)` returns. `models`: instead
+// of the server's own.
+export function scripted(url, pieces, models) {
   let stored = '';
   const events = (list) => {
     let number = 0;
@@ -44,11 +45,13 @@ export function scripted(url, pieces) {
   };
   const server = http.createServer(async (request, response) => {
     if (request.url.startsWith('/v1/responses')) {
-      if (request.method === 'POST') stored = events(pieces());
-      request.resume();
+      let body = '';
+      for await (const part of request) body += part;
+      if (request.method === 'POST') stored = events(pieces(body));
       response.writeHead(200, { 'Content-Type': 'text/event-stream' });
       return response.end(request.method === 'DELETE' ? '{}' : stored);
     }
+    if (models && request.url === '/v1/models') return response.end(JSON.stringify({ object: 'list', data: models }));
     const from = await fetch(url + request.url, { headers: { accept: request.headers.accept || '*/*' } });
     response.writeHead(from.status, Object.fromEntries([...from.headers].filter(([name]) => !['content-length', 'transfer-encoding', 'connection'].includes(name))));
     return response.end(Buffer.from(await from.arrayBuffer()));

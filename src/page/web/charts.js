@@ -11,20 +11,22 @@ export function ticks(max, count = 4) {
   return out;
 }
 
-const frame = { width: 480, height: 190, left: 46, right: 8, top: 10, bottom: 24 };
+// `width` in pixels of the screen, so that letters have their size.
+const frameOf = (width) => ({ width, height: Math.round(Math.min(190, 90 + width / 4)), left: 44, right: 8, top: 10, bottom: 24 });
 
 function legend(series) {
   return el('ul', { class: 'legend' }, series.map((one, i) => el('li', { class: `series-${i + 1}` }, one.name, one.last === undefined ? null : el('b', {}, one.last))));
 }
 
-function yAxis(values, y, format) {
+function yAxis(frame, values, y, format) {
   return values.map((value) => [
     svg('line', { class: 'grid', x1: frame.left, x2: frame.width - frame.right, y1: y(value), y2: y(value) }),
     svg('text', { class: 'tick', x: frame.left - 6, y: y(value) + 3.5, 'text-anchor': 'end' }, format(value))]);
 }
 
 // series: [{name, points: [[x, y], ...]}]; x in seconds before now (0 or below). `format(y)`, `formatX(x)`: texts of ticks.
-export function lineChart(title, series, { format = String, formatX = String, span = 60, max = 0, area = false } = {}) {
+export function lineChart(title, series, { format = String, formatX = String, span = 60, max = 0, area = false, width = 480 } = {}) {
+  const frame = frameOf(width);
   const top = ticks(Math.max(max, ...series.flatMap((one) => one.points.map(([, y]) => y)), 0));
   const x = (value) => frame.left + (1 + value / span) * (frame.width - frame.left - frame.right);
   const y = (value) => frame.height - frame.bottom - (value / top[top.length - 1]) * (frame.height - frame.top - frame.bottom);
@@ -39,11 +41,12 @@ export function lineChart(title, series, { format = String, formatX = String, sp
   const marks = [-span, -span / 2, 0].map((at) => svg('text', { class: 'tick', x: x(at), y: frame.height - 6, 'text-anchor': at === 0 ? 'end' : at === -span ? 'start' : 'middle' }, formatX(at)));
   const named = series.map((one) => ({ ...one, last: one.points.length ? format(one.points[one.points.length - 1][1]) : undefined }));
   const label = `${title}: ${named.map((one) => `${one.name} ${one.last ?? ''}`).join(', ')}`;
-  return el('figure', { class: 'chart' }, el('figcaption', {}, title), svg('svg', { viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'img', 'aria-label': label }, yAxis(top, y, format), lines, marks), legend(named));
+  return el('figure', { class: 'chart' }, el('figcaption', {}, title), svg('svg', { viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'img', 'aria-label': label }, yAxis(frame, top, y, format), lines, marks), legend(named));
 }
 
 // counts[i] fell between bounds[i - 1] and bounds[i]; the last above all bounds. Only the range that has some is shown.
-export function histogram(title, bounds, counts, { format = String, note = '', empty = '' } = {}) {
+export function histogram(title, bounds, counts, { format = String, note = '', empty = '', width: wide = 480 } = {}) {
+  const frame = frameOf(wide);
   const all = counts.reduce((sum, count) => sum + count, 0);
   if (!all) return el('figure', { class: 'chart' }, el('figcaption', {}, title), el('p', { class: 'no-data' }, empty));
   const first = Math.max(0, counts.findIndex((count) => count) - 1);
@@ -54,9 +57,9 @@ export function histogram(title, bounds, counts, { format = String, note = '', e
   const y = (value) => frame.height - frame.bottom - (value / top[top.length - 1]) * (frame.height - frame.top - frame.bottom);
   const bars = shown.map((count, i) => svg('rect', { class: 'bar series-1', x: frame.left + i * width + 1, width: Math.max(1, width - 2), y: y((100 * count) / all), height: Math.max(0, y(0) - y((100 * count) / all)) },
     svg('title', {}, `${first + i < bounds.length ? `<= ${format(bounds[first + i])}` : `> ${format(bounds[bounds.length - 1])}`}: ${count}`)));
-  const every = Math.ceil(shown.length / 6);
+  const every = Math.ceil(shown.length / Math.max(2, Math.floor(wide / 70)));
   const marks = shown.map((_, i) => (i % every || first + i >= bounds.length ? null : svg('text', { class: 'tick', x: frame.left + (i + 1) * width, y: frame.height - 6, 'text-anchor': i + 1 >= shown.length ? 'end' : 'middle' }, format(bounds[first + i]))));
-  return el('figure', { class: 'chart' }, el('figcaption', {}, title), svg('svg', { viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'img', 'aria-label': `${title}: ${note}` }, yAxis(top, y, (value) => `${value} %`), bars, marks), el('p', { class: 'note' }, note));
+  return el('figure', { class: 'chart' }, el('figcaption', {}, title), svg('svg', { viewBox: `0 0 ${frame.width} ${frame.height}`, role: 'img', 'aria-label': `${title}: ${note}` }, yAxis(frame, top, y, (value) => `${value} %`), bars, marks), el('p', { class: 'note' }, note));
 }
 
 // The quantile q of a histogram, as if values were spread evenly within their bucket.

@@ -128,7 +128,7 @@ const table = {
   helpHelp: ['this list', 'diese Liste'],
   // the operators' view
   backToChat: ['Chat', 'Chat'],
-  requestsText: ['Completions in progress and waiting', 'Laufende und wartende Vervollständigungen'],
+  requestsText: ['Requests', 'Anfragen'],
   running: ['running', 'laufend'],
   queued: ['waiting', 'wartend'],
   throughput: ['Tokens per second', 'Token pro Sekunde'],

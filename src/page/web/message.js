@@ -66,7 +66,7 @@ export class MessageView {
       this.body.before(this.thought);
     }
     const thinking = node.status === 'running' && !node.content && !(node.calls || []).length;
-    this.thoughtTitle.textContent = thinking ? t('thinking') : node.thoughtSeconds ? t('thoughtTime', { time: duration(node.thoughtSeconds) }) : t('thought');
+    this.thoughtTitle.textContent = thinking ? t('thinking') : node.thoughtSeconds >= 0.5 ? t('thoughtTime', { time: duration(node.thoughtSeconds) }) : t('thought');
     this.thought.classList.toggle('active', thinking);
     if (this.thought.open) this.thoughtView.show(node.reasoning);  // a folded one costs nothing
   }

@@ -25,12 +25,18 @@ function span() {
   const seconds = samples.length ? (samples[samples.length - 1].time - samples[0].time) / 1000 : 0;
   return [60, 120, 300, 600].find((one) => one >= seconds) || 600;
 }
-const ago = (seconds) => (seconds === 0 ? '0' : `-${number(-seconds / 60, seconds % 60 ? 1 : 0)} min`);
+const ago = (seconds) => (seconds === 0 ? '0' : seconds % 60 ? `-${number(-seconds)} s` : `-${number(-seconds / 60)} min`);
 const short = (value) => (value >= 1e6 ? `${number(value / 1e6, 1)}M` : value >= 1e4 ? `${number(value / 1e3)}k` : value >= 1000 ? `${number(value / 1e3, 1)}k` : number(value, value && value < 10 && value % 1 ? 1 : 0));
 const percent = (value) => `${number(value, value && value < 10 && value % 1 ? 1 : 0)} %`;
 
+// Of a chart in its panel, in pixels.
+function chartWidth() {
+  const panels = byId('panels'), columns = getComputedStyle(panels).gridTemplateColumns.split(' ').length;
+  return Math.max(200, Math.round((panels.clientWidth - 12 * (columns - 1)) / columns - 34));
+}
+
 function chart(title, series, options = {}) {
-  return el('div', { class: 'panel' }, lineChart(title, series, { format: short, formatX: ago, span: span(), ...options }));
+  return el('div', { class: 'panel' }, lineChart(title, series, { format: short, formatX: ago, span: span(), width: chartWidth(), ...options }));
 }
 
 // Of the time that is shown, if something happened in it, else since the server started.
@@ -41,7 +47,7 @@ function distribution(title, name) {
   const isRecent = samples.length > 1 && recent.some((count) => count > 0) && recent.every((count) => count >= 0);
   const counts = isRecent ? recent : now.counts, all = counts.reduce((a, b) => a + b, 0);
   const note = all ? `${t('median')} ${duration(quantile(now.bounds, counts, 0.5))}, p99 ${duration(quantile(now.bounds, counts, 0.99))}, ${t('count')} ${number(all)} (${isRecent ? t('lastMinutes', { n: number(span() / 60) }) : t('sinceStart')})` : '';
-  return el('div', { class: 'panel' }, histogram(title, now.bounds, counts, { format: duration, note, empty: t('noData') }));
+  return el('div', { class: 'panel' }, histogram(title, now.bounds, counts, { format: duration, note, empty: t('noData'), width: chartWidth() }));
 }
 
 function render() {
