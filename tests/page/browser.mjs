@@ -11,11 +11,28 @@ export class Browser {
     const browser = new Browser();
     browser.folder = await mkdtemp(join(tmpdir(), 'heddle-page-'));
     // a sandbox needs rights that containers do not have; the pages are our own
-    const options = ['--headless=new', '--remote-debugging-pipe', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync', '--disable-extensions', '--lang=en-US', '--force-color-profile=srgb',
-      '--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4',  // as with a mouse
-      `--user-data-dir=${browser.folder}`, 'about:blank'];
-    browser.child = spawn(program, options, { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], env: { ...process.env, LANGUAGE: 'en_US', LANG: 'C.UTF-8' } });
+    const options = [
+      '--headless=new',
+      '--remote-debugging-pipe',
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-dev-shm-usage',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      '--disable-extensions',
+      '--lang=en-US',
+      '--force-color-profile=srgb',
+      // as with a mouse
+      '--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4',
+      `--user-data-dir=${browser.folder}`,
+      'about:blank',
+    ];
+    browser.child = spawn(program, options, {
+      stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
+      env: { ...process.env, LANGUAGE: 'en_US', LANG: 'C.UTF-8' },
+    });
     browser.next = 1;
     browser.waiting = new Map();
     browser.listeners = [];
@@ -23,7 +40,8 @@ export class Browser {
     let buffer = '';
     browser.child.stdio[4].setEncoding('utf8').on('data', (data) => {
       buffer += data;
-      for (let end; (end = buffer.indexOf('\0')) >= 0; buffer = buffer.slice(end + 1)) browser.receive(JSON.parse(buffer.slice(0, end)));
+      for (let end; (end = buffer.indexOf('\0')) >= 0; buffer = buffer.slice(end + 1))
+        browser.receive(JSON.parse(buffer.slice(0, end)));
     });
     browser.ended.then(() => {
       for (const { reject } of browser.waiting.values()) reject(new Error('the browser has ended'));
@@ -64,7 +82,12 @@ export class Browser {
 
 // name: [code, key code, text]
 const keys = {
-  Enter: ['Enter', 13, '\r'], Escape: ['Escape', 27], Tab: ['Tab', 9], ArrowUp: ['ArrowUp', 38], ArrowDown: ['ArrowDown', 40], Backspace: ['Backspace', 8],
+  Enter: ['Enter', 13, '\r'],
+  Escape: ['Escape', 27],
+  Tab: ['Tab', 9],
+  ArrowUp: ['ArrowUp', 38],
+  ArrowDown: ['ArrowDown', 40],
+  Backspace: ['Backspace', 8],
 };
 
 class Page {
@@ -74,9 +97,11 @@ class Page {
   }
   on({ method, params }) {
     if (method === 'Network.requestWillBeSent') this.requests.push(params.request.url);
-    if (method === 'Runtime.exceptionThrown') this.problems.push(params.exceptionDetails.exception?.description || params.exceptionDetails.text);
+    if (method === 'Runtime.exceptionThrown')
+      this.problems.push(params.exceptionDetails.exception?.description || params.exceptionDetails.text);
     if (method === 'Log.entryAdded' && params.entry.level === 'error') this.problems.push(params.entry.text);
-    if (method === 'Runtime.consoleAPICalled' && params.type === 'error') this.problems.push(params.args.map((one) => one.value).join(' '));
+    if (method === 'Runtime.consoleAPICalled' && params.type === 'error')
+      this.problems.push(params.args.map((one) => one.value).join(' '));
   }
   send(method, params) {
     return this.browser.send(method, params, this.sessionId);
@@ -97,35 +122,49 @@ class Page {
   // The value of a function that runs in the page.
   async evaluate(work, ...values) {
     const expression = typeof work === 'string' ? work : `(${work})(...${JSON.stringify(values)})`;
-    const { result, exceptionDetails } = await this.send('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true });
+    const { result, exceptionDetails } = await this.send('Runtime.evaluate', {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
     if (exceptionDetails) throw new Error(exceptionDetails.exception?.description || exceptionDetails.text);
     return result.value;
   }
   async waitFor(work, ...values) {
     let last;
     for (const end = Date.now() + 20000; Date.now() < end; await wait(30)) {
-      last = await this.evaluate(work, ...values).catch(() => undefined);  // between two pages there is nothing to ask
+      last = await this.evaluate(work, ...values).catch(() => undefined); // between two pages there is nothing to ask
       if (last) return last;
     }
-    throw new Error(`waited in vain for ${work} ${JSON.stringify(values)}; the page shows: ${await this.evaluate(() => document.body.innerText)}`);
+    const shown = await this.evaluate(() => document.body.innerText);
+    throw new Error(`waited in vain for ${work} ${JSON.stringify(values)}; the page shows: ${shown}`);
   }
   async click(selector) {
     await this.waitFor((one) => document.querySelector(one), selector);
-    const placeOf = () => this.evaluate((one) => {
-      const node = document.querySelector(one);
-      node.scrollIntoView({ block: 'center' });
-      const box = node.getBoundingClientRect();
-      return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
-    }, selector);
-    await this.send('Input.dispatchMouseEvent', { type: 'mouseMoved', ...(await placeOf()) });  // some are only there under the mouse
+    const placeOf = () =>
+      this.evaluate((one) => {
+        const node = document.querySelector(one);
+        node.scrollIntoView({ block: 'center' });
+        const box = node.getBoundingClientRect();
+        return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+      }, selector);
+    // some are only there under the mouse
+    await this.send('Input.dispatchMouseEvent', { type: 'mouseMoved', ...(await placeOf()) });
     const place = await placeOf();
-    for (const type of ['mousePressed', 'mouseReleased']) await this.send('Input.dispatchMouseEvent', { type, ...place, button: 'left', clickCount: 1 });
+    for (const type of ['mousePressed', 'mouseReleased'])
+      await this.send('Input.dispatchMouseEvent', { type, ...place, button: 'left', clickCount: 1 });
   }
   async type(text) {
     await this.send('Input.insertText', { text });
   }
   async press(key, modifiers = {}) {
-    const [code, number, text] = keys[key] || [/^[a-z]$/i.test(key) ? `Key${key.toUpperCase()}` : { ',': 'Comma', '/': 'Slash', '?': 'Slash', '[': 'BracketLeft', ']': 'BracketRight' }[key], key.toUpperCase().charCodeAt(0), key];
+    const [code, number, text] = keys[key] || [
+      /^[a-z]$/i.test(key)
+        ? `Key${key.toUpperCase()}`
+        : { ',': 'Comma', '/': 'Slash', '?': 'Slash', '[': 'BracketLeft', ']': 'BracketRight' }[key],
+      key.toUpperCase().charCodeAt(0),
+      key,
+    ];
     const flags = (modifiers.alt ? 1 : 0) | (modifiers.ctrl ? 2 : 0) | (modifiers.shift ? 8 : 0);
     const what = { key, code, windowsVirtualKeyCode: number, modifiers: flags };
     await this.send('Input.dispatchKeyEvent', { type: 'keyDown', ...what, text: flags & 3 ? undefined : text });

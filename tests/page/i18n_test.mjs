@@ -5,7 +5,10 @@ import test from 'node:test';
 import { chooseLanguage, duration, keys, languages, number, t } from '../../src/page/web/i18n.js';
 
 const folder = new URL('../../src/page/web/', import.meta.url);
-const sources = readdirSync(folder).filter((name) => name.endsWith('.js') && name !== 'i18n.js').map((name) => readFileSync(new URL(name, folder), 'utf8')).join('\n');
+const sources = readdirSync(folder)
+  .filter((name) => name.endsWith('.js') && name !== 'i18n.js')
+  .map((name) => readFileSync(new URL(name, folder), 'utf8'))
+  .join('\n');
 
 test('every key is there, and every one is used', () => {
   const known = new Set(keys());

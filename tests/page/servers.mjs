@@ -9,12 +9,15 @@ export class Server {
   static async start(program, folder, name, options) {
     const server = new Server();
     const log = createWriteStream(`${folder}/${name}.log`);
-    server.child = spawn(program, ['serve', '--port', '0', '--device', 'cpu', '--no-log', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
-    let output = '';
-    for (const stream of [server.child.stdout, server.child.stderr]) stream.on('data', (data) => {
-      output += data;
-      log.write(data);
+    server.child = spawn(program, ['serve', '--port', '0', '--device', 'cpu', '--no-log', ...options], {
+      stdio: ['ignore', 'pipe', 'pipe'],
     });
+    let output = '';
+    for (const stream of [server.child.stdout, server.child.stderr])
+      stream.on('data', (data) => {
+        output += data;
+        log.write(data);
+      });
     server.ended = new Promise((resolve) => server.child.on('exit', resolve));
     for (let i = 0; i < 600 && !server.url; ++i) {
       await wait(50);
@@ -33,15 +36,25 @@ export class Server {
   }
 }
 
-// Passes everything on to `url` but responses, which have the pieces of text that `pieces(body)` returns. `models`: instead
-// of the server's own.
+// Passes everything on to `url` but responses, which have the pieces of text that `pieces(body)` returns. `models`:
+// instead of the server's own.
 export function scripted(url, pieces, models) {
   let stored = '';
   const events = (list) => {
     let number = 0;
-    const event = (type, members) => `event: ${type}\ndata: ${JSON.stringify({ type, ...members, sequence_number: number++ })}\n\n`;
-    const response = { id: 'resp_1', model: 'weft', status: 'completed', usage: { input_tokens: 20, output_tokens: 300 } };
-    return [event('response.created', { response }), ...list.map(([type, members]) => event(type, members)), event('response.completed', { response })].join('');
+    const event = (type, members) =>
+      `event: ${type}\ndata: ${JSON.stringify({ type, ...members, sequence_number: number++ })}\n\n`;
+    const response = {
+      id: 'resp_1',
+      model: 'weft',
+      status: 'completed',
+      usage: { input_tokens: 20, output_tokens: 300 },
+    };
+    return [
+      event('response.created', { response }),
+      ...list.map(([type, members]) => event(type, members)),
+      event('response.completed', { response }),
+    ].join('');
   };
   const server = http.createServer(async (request, response) => {
     if (request.url.startsWith('/v1/responses')) {
@@ -53,9 +66,21 @@ export function scripted(url, pieces, models) {
     }
     if (models && request.url === '/v1/models') return response.end(JSON.stringify({ object: 'list', data: models }));
     const from = await fetch(url + request.url, { headers: { accept: request.headers.accept || '*/*' } });
-    response.writeHead(from.status, Object.fromEntries([...from.headers].filter(([name]) => !['content-length', 'transfer-encoding', 'connection'].includes(name))));
+    response.writeHead(
+      from.status,
+      Object.fromEntries(
+        [...from.headers].filter(([name]) => !['content-length', 'transfer-encoding', 'connection'].includes(name)),
+      ),
+    );
     return response.end(Buffer.from(await from.arrayBuffer()));
   });
   server.unref();
-  return new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve({ url: `http://127.0.0.1:${server.address().port}`, stop: () => server.closeAllConnections() || server.close() })));
+  return new Promise((resolve) =>
+    server.listen(0, '127.0.0.1', () =>
+      resolve({
+        url: `http://127.0.0.1:${server.address().port}`,
+        stop: () => server.closeAllConnections() || server.close(),
+      }),
+    ),
+  );
 }

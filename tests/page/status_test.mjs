@@ -31,7 +31,10 @@ test('the text format', () => {
 });
 
 test('several models', () => {
-  const metrics = parseMetrics('heddle_x{model="a"} 1\nheddle_x{model="b"} 2\nheddle_y 4\nheddle_s_bucket{model="a",le="1"} 3\nheddle_s_bucket{model="b",le="1"} 4\n');
+  const metrics = parseMetrics(
+    'heddle_x{model="a"} 1\nheddle_x{model="b"} 2\nheddle_y 4\n' +
+      'heddle_s_bucket{model="a",le="1"} 3\nheddle_s_bucket{model="b",le="1"} 4\n',
+  );
   assert.deepEqual(modelsOf(metrics), ['a', 'b']);
   assert.equal(sum(metrics, 'heddle_x'), 3);
   assert.equal(sum(metrics, 'heddle_x', {}, 'b'), 2);
@@ -45,6 +48,13 @@ test('quantiles and ticks', () => {
   assert.equal(quantile([1, 2, 4], [5, 5, 0, 0], 0.5), 1);
   assert.equal(quantile([1, 2, 4], [0, 0, 0, 3], 0.99), 4);
   assert.equal(quantile([1], [0, 0], 0.5), 0);
-  for (const [max, expected] of [[0, [0, 1]], [1, [0, 0.25, 0.5, 0.75, 1]], [10, [0, 2.5, 5, 7.5, 10]], [7, [0, 2, 4, 6, 8]], [0.003, [0, 0.001, 0.002, 0.003]], [1234, [0, 500, 1000, 1500]]])
+  for (const [max, expected] of [
+    [0, [0, 1]],
+    [1, [0, 0.25, 0.5, 0.75, 1]],
+    [10, [0, 2.5, 5, 7.5, 10]],
+    [7, [0, 2, 4, 6, 8]],
+    [0.003, [0, 0.001, 0.002, 0.003]],
+    [1234, [0, 500, 1000, 1500]],
+  ])
     assert.deepEqual(ticks(max), expected, String(max));
 });

@@ -12,13 +12,23 @@ function itemsOf(node) {
   if (node.role === 'user') return [{ role: 'user', content: userText(node) }];
   if (node.role === 'tool') return [{ type: 'function_call_output', call_id: node.callId, output: node.content }];
   const items = [];
-  if (node.reasoning) items.push({ type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text: node.reasoning }] });
+  if (node.reasoning)
+    items.push({ type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text: node.reasoning }] });
   if (node.content) items.push({ role: 'assistant', content: node.content });
-  for (const call of node.calls || []) items.push({ type: 'function_call', call_id: call.id, name: call.name, arguments: call.arguments });
+  for (const call of node.calls || [])
+    items.push({ type: 'function_call', call_id: call.id, name: call.name, arguments: call.arguments });
   return items;
 }
 
-export const numbers = ['temperature', 'top_p', 'top_k', 'min_p', 'repeat_penalty', 'presence_penalty', 'frequency_penalty'];
+export const numbers = [
+  'temperature',
+  'top_p',
+  'top_k',
+  'min_p',
+  'repeat_penalty',
+  'presence_penalty',
+  'frequency_penalty',
+];
 
 // The body of the request for an answer at `node`, which has its parents already.
 export function requestBody(conversation, node, model) {
@@ -26,13 +36,16 @@ export function requestBody(conversation, node, model) {
   const path = pathTo(conversation, node);
   const body = { model, stream: true, background: true, input: path.flatMap(itemsOf) };
   if (settings.system) body.instructions = settings.system;
-  for (const name of [...numbers, 'seed']) if (settings[name] !== undefined && settings[name] !== '') body[name] = Number(settings[name]);
+  for (const name of [...numbers, 'seed'])
+    if (settings[name] !== undefined && settings[name] !== '') body[name] = Number(settings[name]);
   if (settings.maxTokens) body.max_output_tokens = Number(settings.maxTokens);
   if (settings.effort) body.reasoning = { effort: settings.effort };
   if (settings.format === 'object') body.text = { format: { type: 'json_object' } };
-  if (settings.format === 'schema') body.text = { format: { type: 'json_schema', name: 'answer', schema: JSON.parse(settings.schema) } };
+  if (settings.format === 'schema')
+    body.text = { format: { type: 'json_schema', name: 'answer', schema: JSON.parse(settings.schema) } };
   if (settings.tools) body.tools = JSON.parse(settings.tools).map(flatTool);
-  if (node.base) {  // what is there already is continued
+  if (node.base) {
+    // what is there already is continued
     body.input.push(...itemsOf({ role: 'assistant', content: node.base.content, reasoning: node.base.reasoning }));
     body.continue_final_message = true;
     delete body.text;
@@ -73,7 +86,9 @@ export function apply(node, event, now = performance.now()) {
       countToken(run, now);
       node.calls[node.calls.length - 1].arguments += event.delta;
       return true;
-    case 'response.completed': case 'response.incomplete': case 'response.failed':
+    case 'response.completed':
+    case 'response.incomplete':
+    case 'response.failed':
       finish(node, event);
       return true;
     default:
@@ -92,11 +107,24 @@ function finish(node, { response, whole }) {
   const cut = response.status === 'incomplete' ? 'cut' : 'done';
   node.status = { cancelled: 'stopped', failed: 'failed' }[response.status] || cut;
   if (response.error) node.error = response.error.message;
-  if (response.usage) node.usage = { input: response.usage.input_tokens, output: response.usage.output_tokens, cached: (response.usage.input_tokens_details || {}).cached_tokens };
+  if (response.usage)
+    node.usage = {
+      input: response.usage.input_tokens,
+      output: response.usage.output_tokens,
+      cached: (response.usage.input_tokens_details || {}).cached_tokens,
+    };
   const trace = response.trace && response.trace.completions && response.trace.completions[0];
   if (trace) {
-    node.firstToken = (response.trace.waiting_ms + response.trace.parse_ms + response.trace.template_ms + response.trace.tokenize_ms + trace.queue_ms + trace.prompt_ms) / 1e3;
-    if (node.usage && node.usage.output > 1 && trace.generation_ms > 0) node.rate = (node.usage.output - 1) / (trace.generation_ms / 1e3);
+    node.firstToken =
+      (response.trace.waiting_ms +
+        response.trace.parse_ms +
+        response.trace.template_ms +
+        response.trace.tokenize_ms +
+        trace.queue_ms +
+        trace.prompt_ms) /
+      1e3;
+    if (node.usage && node.usage.output > 1 && trace.generation_ms > 0)
+      node.rate = (node.usage.output - 1) / (trace.generation_ms / 1e3);
   }
 }
 
@@ -107,7 +135,8 @@ function takeOutput(node, response) {
     const text = (item.content || []).map((part) => part.text || '').join('');
     if (item.type === 'reasoning') node.reasoning = (node.reasoning || '') + text;
     if (item.type === 'message') node.content += text;
-    if (item.type === 'function_call') node.calls = [...(node.calls || []), { id: item.call_id, name: item.name, arguments: item.arguments }];
+    if (item.type === 'function_call')
+      node.calls = [...(node.calls || []), { id: item.call_id, name: item.name, arguments: item.arguments }];
   }
 }
 
@@ -130,16 +159,22 @@ async function create(body) {
     return await request('/v1/responses', { ...options, body });
   } catch (error) {
     if (error.param !== 'background') throw error;
-    return request('/v1/responses', { ...options, body: { ...body, background: false } });  // the server keeps nothing: it ends with this page
+    // the server keeps nothing: the answer ends with this page
+    return request('/v1/responses', { ...options, body: { ...body, background: false } });
   }
 }
 
-// Generates the answer at `node`, or goes on with one that the server already generates. `changed(node, type)` is called
-// for every event. Never throws: what fails is written into the message.
+// Generates the answer at `node`, or goes on with one that the server already generates. `changed(node, type)` is
+// called for every event. Never throws: what fails is written into the message.
 export async function runAnswer(conversation, node, model, changed) {
   const known = node.response && node.response.id;
   // what a run needs is not stored: the next page begins from the server's events
-  Object.defineProperty(node, 'run', { value: { replayed: Boolean(known) }, enumerable: false, configurable: true, writable: true });
+  Object.defineProperty(node, 'run', {
+    value: { replayed: Boolean(known) },
+    enumerable: false,
+    configurable: true,
+    writable: true,
+  });
   node.status = 'running';
   restart(node);
   try {
@@ -157,13 +192,14 @@ export async function runAnswer(conversation, node, model, changed) {
   delete node.response;
   delete node.run;
   changed(node, 'end');
-  if (id) request(`/v1/responses/${id}`, { method: 'DELETE' }).catch(() => {});  // the conversation is kept here, not there
+  // the conversation is kept here, not there
+  if (id) request(`/v1/responses/${id}`, { method: 'DELETE' }).catch(() => {});
 }
 
 export async function stopAnswer(node) {
   if (!node.response) {
-    if (node.run) node.run.stops = true;  // as soon as the server has said its name
+    if (node.run) node.run.stops = true; // as soon as the server has said its name
     return;
   }
-  await postJson(`/v1/responses/${node.response.id}/cancel`, undefined).catch(() => {});  // it has ended already
+  await postJson(`/v1/responses/${node.response.id}/cancel`, undefined).catch(() => {}); // it has ended already
 }

@@ -18,7 +18,7 @@ export class ApiError extends Error {
   }
 }
 
-let askForKey = null;  // shows a dialog; resolves to true when there is another key
+let askForKey = null; // shows a dialog; resolves to true when there is another key
 export function onKeyNeeded(ask) {
   askForKey = ask;
 }
@@ -27,8 +27,14 @@ export async function request(path, { method = 'GET', body, headers = {}, signal
   for (;;) {
     const key = apiKey();
     const response = await fetch(path, {
-      method, signal, cache: 'no-store',
-      headers: { ...(body === undefined ? {} : { 'Content-Type': 'application/json' }), ...(key ? { Authorization: `Bearer ${key}` } : {}), ...headers },
+      method,
+      signal,
+      cache: 'no-store',
+      headers: {
+        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+        ...(key ? { Authorization: `Bearer ${key}` } : {}),
+        ...headers,
+      },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
     if (response.ok) return response;
@@ -38,13 +44,21 @@ export async function request(path, { method = 'GET', body, headers = {}, signal
     try {
       const data = JSON.parse(text);
       error = data.error || { message: data.reason || data.status };
-    } catch { /* not of this server: a proxy's page */ }
-    throw new ApiError(response.status, error.message || `${response.status} ${response.statusText}`, error.code, error.param);
+    } catch {
+      /* not of this server: a proxy's page */
+    }
+    throw new ApiError(
+      response.status,
+      error.message || `${response.status} ${response.statusText}`,
+      error.code,
+      error.param,
+    );
   }
 }
 
 export const getJson = async (path, options) => (await request(path, options)).json();
-export const postJson = async (path, body, options) => (await request(path, { method: 'POST', body, ...options })).json();
+export const postJson = async (path, body, options) =>
+  (await request(path, { method: 'POST', body, ...options })).json();
 
 // The events of a stream, as the objects in their data.
 export async function* events(response) {
@@ -56,7 +70,12 @@ export async function* events(response) {
       if (done) return;
       buffer += value;
       for (let end; (end = buffer.indexOf('\n\n')) >= 0; buffer = buffer.slice(end + 2)) {
-        const data = buffer.slice(0, end).split('\n').filter((line) => line.startsWith('data: ')).map((line) => line.slice(6)).join('\n');
+        const data = buffer
+          .slice(0, end)
+          .split('\n')
+          .filter((line) => line.startsWith('data: '))
+          .map((line) => line.slice(6))
+          .join('\n');
         if (data && data !== '[DONE]') yield JSON.parse(data);
       }
     }
@@ -68,13 +87,16 @@ export async function* events(response) {
 const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const isEnd = (event) => ['response.completed', 'response.incomplete', 'response.failed'].includes(event.type);
 
-// The events of a response in the background, from `first`, the stream that created it, or from the server's copy. When the
-// connection breaks, it goes on behind the last event. Ends after the last event of the response.
+// The events of a response in the background, from `first`, the stream that created it, or from the server's copy. When
+// the connection breaks, it goes on behind the last event. Ends after the last event of the response.
 export async function* follow(id, first) {
-  let last = -1, failures = 0, stream = first;
+  let last = -1,
+    failures = 0,
+    stream = first;
   for (;;) {
     try {
-      const response = stream || (await request(`/v1/responses/${id}?stream=true${last >= 0 ? `&starting_after=${last}` : ''}`));
+      const response =
+        stream || (await request(`/v1/responses/${id}?stream=true${last >= 0 ? `&starting_after=${last}` : ''}`));
       stream = null;
       for await (const event of events(response)) {
         if (event.sequence_number <= last) continue;

@@ -10,9 +10,20 @@ import { Store } from './store.js';
 import { addNode, exported, imported, matches, newConversation, pathOf, root, switchBranch, titleOf } from './tree.js';
 
 const byId = (id) => document.getElementById(id);
-const maxFile = 2 << 20;  // bytes; the context ends long before
+const maxFile = 2 << 20; // bytes; the context ends long before
 
-const state = { conversations: new Map(), current: null, views: new Map(), models: [], model: '', limits: {}, query: '', files: [], draftTokens: 0, ready: false };
+const state = {
+  conversations: new Map(),
+  current: null,
+  views: new Map(),
+  models: [],
+  model: '',
+  limits: {},
+  query: '',
+  files: [],
+  draftTokens: 0,
+  ready: false,
+};
 let store;
 
 // --- conversations --------------------------------------------------------------------------------------------------
@@ -93,7 +104,8 @@ async function importFile(file) {
 
 // --- answers --------------------------------------------------------------------------------------------------------
 function answer(conversation, node) {
-  let saved = 0, frame = 0;
+  let saved = 0,
+    frame = 0;
   if (conversation === state.current) renderLog();
   renderComposer();
   announce(t('answering'));
@@ -110,7 +122,8 @@ function answer(conversation, node) {
       save(conversation);
       if (conversation === state.current) afterAnswer();
       renderSidebar();
-    } else if (!frame) {  // events come faster than screens
+    } else if (!frame) {
+      // events come faster than screens
       frame = requestAnimationFrame(() => {
         frame = 0;
         if (conversation === state.current) updateView(node);
@@ -164,11 +177,17 @@ function lastNode(conversation) {
 }
 
 function sendMessage() {
-  const conversation = state.current, input = byId('input'), text = input.value.trim();
+  const conversation = state.current,
+    input = byId('input'),
+    text = input.value.trim();
   if ((!text && !state.files.length) || isRunning() || !state.ready) return;
   keepConversation(conversation);
   const last = lastNode(conversation);
-  const node = addNode(conversation, last ? last.id : root, { role: 'user', content: text, ...(state.files.length ? { files: state.files } : {}) });
+  const node = addNode(conversation, last ? last.id : root, {
+    role: 'user',
+    content: text,
+    ...(state.files.length ? { files: state.files } : {}),
+  });
   input.value = '';
   state.files = [];
   state.draftTokens = 0;
@@ -200,7 +219,12 @@ const actions = {
   edit(node, text) {
     const conversation = state.current;
     const { role, files } = node;
-    const copy = addNode(conversation, node.parent, { role, content: text, ...(files ? { files } : {}), ...(role === 'assistant' ? { status: 'done', reasoning: node.reasoning } : {}) });
+    const copy = addNode(conversation, node.parent, {
+      role,
+      content: text,
+      ...(files ? { files } : {}),
+      ...(role === 'assistant' ? { status: 'done', reasoning: node.reasoning } : {}),
+    });
     save(conversation);
     if (role === 'user') answerAfter(conversation, copy.id);
     else renderLog();
@@ -216,14 +240,17 @@ const actions = {
   },
   results(node, texts) {
     let parent = node.id;
-    node.calls.forEach((call, i) => (parent = addNode(state.current, parent, { role: 'tool', callId: call.id, content: texts[i] }).id));
+    node.calls.forEach(
+      (call, i) => (parent = addNode(state.current, parent, { role: 'tool', callId: call.id, content: texts[i] }).id),
+    );
     answerAfter(state.current, parent);
   },
 };
 
 // --- the log --------------------------------------------------------------------------------------------------------
 function renderLog() {
-  const log = byId('log'), path = pathOf(state.current);
+  const log = byId('log'),
+    path = pathOf(state.current);
   state.views.clear();
   if (!path.length) {
     replace(log, el('div', { class: 'welcome' }, el('h2', {}, t('welcome')), el('p', {}, t('welcomeText'))));
@@ -233,7 +260,14 @@ function renderLog() {
   const views = path.map((node) => new MessageView(state.current, node, actions));
   path.forEach((node, i) => state.views.set(node.id, views[i]));
   views[views.length - 1].updateTools(true);
-  replace(log, el('div', { class: 'messages' }, views.map((view) => view.article)));
+  replace(
+    log,
+    el(
+      'div',
+      { class: 'messages' },
+      views.map((view) => view.article),
+    ),
+  );
   renderGauge();
 }
 
@@ -259,38 +293,93 @@ function moveFocus(step) {
 // --- the sides ------------------------------------------------------------------------------------------------------
 function renderSidebar() {
   const sidebar = byId('sidebar');
-  const list = [...state.conversations.values()].filter((one) => matches(one, state.query)).sort((a, b) => b.updated - a.updated);
+  const list = [...state.conversations.values()]
+    .filter((one) => matches(one, state.query))
+    .sort((a, b) => b.updated - a.updated);
   if (!byId('conversations')) {
-    const pick = el('input', { type: 'file', accept: 'application/json,.json', class: 'offscreen', tabindex: '-1', 'aria-label': t('import'), id: 'import' });
+    const pick = el('input', {
+      'type': 'file',
+      'accept': 'application/json,.json',
+      'class': 'offscreen',
+      'tabindex': '-1',
+      'aria-label': t('import'),
+      'id': 'import',
+    });
     pick.addEventListener('change', () => {
       if (pick.files[0]) importFile(pick.files[0]);
       pick.value = '';
     });
-    const search = el('input', { type: 'search', id: 'search', placeholder: t('search'), 'aria-label': t('search'), value: state.query });
+    const search = el('input', {
+      'type': 'search',
+      'id': 'search',
+      'placeholder': t('search'),
+      'aria-label': t('search'),
+      'value': state.query,
+    });
     search.addEventListener('input', () => {
       state.query = search.value;
       renderSidebar();
     });
     const button = (key, click, props) => el('button', { type: 'button', on: { click }, ...props }, t(key));
-    replace(sidebar,
-      el('div', { class: 'side-head' }, el('span', { class: 'brand' }, 'heddle'), iconButton('plus', t('newChat'), newChat, { id: 'new-chat' })),
+    replace(
+      sidebar,
+      el(
+        'div',
+        { class: 'side-head' },
+        el('span', { class: 'brand' }, 'heddle'),
+        iconButton('plus', t('newChat'), newChat, { id: 'new-chat' }),
+      ),
       search,
-      el('nav', { 'aria-label': t('conversations'), id: 'conversations' }),
-      el('div', { class: 'side-foot' },
+      el('nav', { 'aria-label': t('conversations'), 'id': 'conversations' }),
+      el(
+        'div',
+        { class: 'side-foot' },
         el('a', { href: '/status' }, icon('chart'), t('status')),
         el('button', { type: 'button', on: { click: openSettings }, id: 'settings' }, icon('settings'), t('settings')),
         el('button', { type: 'button', on: { click: showHelp } }, icon('help'), t('help')),
-        el('details', { class: 'more' }, el('summary', {}, icon('more'), t('more')),
-          button('exportOne', () => isStored(state.current) && download([state.current], 'conversation.json'), { id: 'export-one' }),
-          button('exportAll', () => download([...state.conversations.values()], 'conversations.json'), { id: 'export-all' }),
-          button('import', () => pick.click()), pick,
-          button('removeAll', removeAll))));
+        el(
+          'details',
+          { class: 'more' },
+          el('summary', {}, icon('more'), t('more')),
+          button('exportOne', () => isStored(state.current) && download([state.current], 'conversation.json'), {
+            id: 'export-one',
+          }),
+          button('exportAll', () => download([...state.conversations.values()], 'conversations.json'), {
+            id: 'export-all',
+          }),
+          button('import', () => pick.click()),
+          pick,
+          button('removeAll', removeAll),
+        ),
+      ),
+    );
   }
-  const items = list.map((one) => el('li', { class: one === state.current ? 'current' : '' },
-    el('button', { type: 'button', class: 'conversation', 'aria-current': one === state.current ? 'page' : null, title: dateTime(one.updated), on: { click: () => open(one) } },
-      el('span', {}, titleOf(one) || t('untitled')), runningNodes(one).length ? el('span', { class: 'dot', role: 'img', 'aria-label': t('answering') }) : null),
-    iconButton('edit', `${t('rename')}: ${titleOf(one)}`, () => rename(one)), iconButton('trash', `${t('remove')}: ${titleOf(one)}`, () => removeConversation(one))));
-  replace(byId('conversations'), items.length ? el('ul', {}, items) : el('p', { class: 'empty' }, t(state.query ? 'nothingFound' : 'noConversations')));
+  const items = list.map((one) =>
+    el(
+      'li',
+      { class: one === state.current ? 'current' : '' },
+      el(
+        'button',
+        {
+          'type': 'button',
+          'class': 'conversation',
+          'aria-current': one === state.current ? 'page' : null,
+          'title': dateTime(one.updated),
+          'on': { click: () => open(one) },
+        },
+        el('span', {}, titleOf(one) || t('untitled')),
+        runningNodes(one).length ? el('span', { 'class': 'dot', 'role': 'img', 'aria-label': t('answering') }) : null,
+      ),
+      iconButton('edit', `${t('rename')}: ${titleOf(one)}`, () => rename(one)),
+      iconButton('trash', `${t('remove')}: ${titleOf(one)}`, () => removeConversation(one)),
+    ),
+  );
+  replace(
+    byId('conversations'),
+    items.length
+      ? el('ul', {}, items)
+      : el('p', { class: 'empty' }, t(state.query ? 'nothingFound' : 'noConversations')),
+  );
 }
 
 function modelState(model) {
@@ -306,8 +395,14 @@ const currentModel = () => state.models.find((model) => model.id === state.model
 const contextOf = () => (currentModel() || {}).max_model_len || 0;
 
 function renderHead() {
-  const picker = el('select', { 'aria-label': t('model'), id: 'model', disabled: !state.models.length });
-  picker.append(...(state.models.length ? state.models.map((model) => el('option', { value: model.id, selected: model.id === state.model }, model.id + stateText(model))) : [el('option', {}, t('noModel'))]));
+  const picker = el('select', { 'aria-label': t('model'), 'id': 'model', 'disabled': !state.models.length });
+  picker.append(
+    ...(state.models.length
+      ? state.models.map((model) =>
+          el('option', { value: model.id, selected: model.id === state.model }, model.id + stateText(model)),
+        )
+      : [el('option', {}, t('noModel'))]),
+  );
   picker.addEventListener('change', () => {
     state.model = picker.value;
     localStorage.setItem('heddle-model', state.model);
@@ -315,29 +410,53 @@ function renderHead() {
     renderGauge();
   });
   const status = state.ready ? (currentModel() ? modelState(currentModel()) : 'loaded') : 'loading';
-  replace(byId('head'), iconButton('menu', t('menu'), toggleSidebar, { id: 'menu' }),
+  replace(
+    byId('head'),
+    iconButton('menu', t('menu'), toggleSidebar, { id: 'menu' }),
     el('h1', {}, titleOf(state.current) || t('untitled')),
-    el('div', { class: 'model' }, el('span', { class: `dot ${status}`, 'aria-hidden': 'true' }), picker),
-    el('div', { id: 'gauge', class: 'gauge', role: 'meter', 'aria-valuemin': '0', tabindex: '-1' }));
+    el('div', { class: 'model' }, el('span', { 'class': `dot ${status}`, 'aria-hidden': 'true' }), picker),
+    el('div', { 'id': 'gauge', 'class': 'gauge', 'role': 'meter', 'aria-valuemin': '0', 'tabindex': '-1' }),
+  );
   document.title = `${titleOf(state.current) || t('newChat')} - heddle`;
   renderGauge();
 }
 
 // How much of the context the conversation takes, with what is being written.
 function renderGauge() {
-  const gauge = byId('gauge'), all = contextOf();
+  const gauge = byId('gauge'),
+    all = contextOf();
   if (!gauge) return;
   gauge.hidden = !all;
   if (!all) return;
   const path = pathOf(state.current).filter((node) => node.usage);
-  const last = path[path.length - 1], running = pathOf(state.current).find((node) => node.status === 'running');
-  const used = Math.min(all, (last ? last.usage.input + last.usage.output : 0) + (running && running.run ? running.run.tokens || 0 : 0) + state.draftTokens);
+  const last = path[path.length - 1],
+    running = pathOf(state.current).find((node) => node.status === 'running');
+  const used = Math.min(
+    all,
+    (last ? last.usage.input + last.usage.output : 0) +
+      (running && running.run ? running.run.tokens || 0 : 0) +
+      state.draftTokens,
+  );
   const text = t('context', { used: number(used), all: number(all) });
-  for (const [name, value] of [['aria-label', t('context', { used: '', all: '' }).split(':')[0]], ['aria-valuemax', all], ['aria-valuenow', used], ['aria-valuetext', text], ['title', text]]) gauge.setAttribute(name, value);
+  for (const [name, value] of [
+    ['aria-label', t('context', { used: '', all: '' }).split(':')[0]],
+    ['aria-valuemax', all],
+    ['aria-valuenow', used],
+    ['aria-valuetext', text],
+    ['title', text],
+  ])
+    gauge.setAttribute(name, value);
   gauge.classList.toggle('full', used > 0.9 * all);
   const rate = running ? liveRate(running) : 0;
-  replace(gauge, el('span', { class: 'gauge-text' }, rate ? t('tokensPerSecond', { rate: number(rate, 1) }) : `${number(used)} / ${number(all)}`),
-    el('span', { class: 'bar' }, el('span', { style: { width: `${(100 * used) / all}%` } })));
+  replace(
+    gauge,
+    el(
+      'span',
+      { class: 'gauge-text' },
+      rate ? t('tokensPerSecond', { rate: number(rate, 1) }) : `${number(used)} / ${number(all)}`,
+    ),
+    el('span', { class: 'bar' }, el('span', { style: { width: `${(100 * used) / all}%` } })),
+  );
 }
 
 function toggleSidebar() {
@@ -348,9 +467,15 @@ function toggleSidebar() {
 
 // --- the composer ---------------------------------------------------------------------------------------------------
 function renderComposer() {
-  const composer = byId('composer'), running = isRunning();
+  const composer = byId('composer'),
+    running = isRunning();
   if (!byId('input')) {
-    const input = el('textarea', { id: 'input', rows: '1', placeholder: t('placeholder'), 'aria-label': t('message') });
+    const input = el('textarea', {
+      'id': 'input',
+      'rows': '1',
+      'placeholder': t('placeholder'),
+      'aria-label': t('message'),
+    });
     input.addEventListener('input', () => {
       sizeInput();
       countDraft();
@@ -361,30 +486,63 @@ function renderComposer() {
         sendMessage();
       }
     });
-    const pick = el('input', { type: 'file', multiple: true, class: 'offscreen', tabindex: '-1', id: 'files', 'aria-label': t('attach') });
+    const pick = el('input', {
+      'type': 'file',
+      'multiple': true,
+      'class': 'offscreen',
+      'tabindex': '-1',
+      'id': 'files',
+      'aria-label': t('attach'),
+    });
     pick.addEventListener('change', () => {
       attach([...pick.files]);
       pick.value = '';
     });
-    replace(composer, el('div', { class: 'composer-inner' }, el('ul', { id: 'attached', class: 'files' }), el('div', { class: 'line' },
-      iconButton('attach', t('attach'), () => pick.click()), pick, input, el('button', { type: 'submit', id: 'send', class: 'primary round' }))));
+    replace(
+      composer,
+      el(
+        'div',
+        { class: 'composer-inner' },
+        el('ul', { id: 'attached', class: 'files' }),
+        el(
+          'div',
+          { class: 'line' },
+          iconButton('attach', t('attach'), () => pick.click()),
+          pick,
+          input,
+          el('button', { type: 'submit', id: 'send', class: 'primary round' }),
+        ),
+      ),
+    );
     composer.addEventListener('submit', (event) => {
       event.preventDefault();
       if (isRunning()) stop();
       else sendMessage();
     });
   }
-  const send = byId('send'), label = t(running ? 'stop' : 'send');
+  const send = byId('send'),
+    label = t(running ? 'stop' : 'send');
   send.setAttribute('aria-label', label);
   send.title = label;
   send.disabled = !state.ready;
   send.classList.toggle('stops', running);
   replace(send, icon(running ? 'stop' : 'send'));
-  replace(byId('attached'), state.files.map((file) => el('li', {}, icon('file'), file.name, iconButton('close', t('detach', { name: file.name }), () => {
-    state.files = state.files.filter((one) => one !== file);
-    renderComposer();
-    countDraft();
-  }))));
+  replace(
+    byId('attached'),
+    state.files.map((file) =>
+      el(
+        'li',
+        {},
+        icon('file'),
+        file.name,
+        iconButton('close', t('detach', { name: file.name }), () => {
+          state.files = state.files.filter((one) => one !== file);
+          renderComposer();
+          countDraft();
+        }),
+      ),
+    ),
+  );
   byId('attached').hidden = !state.files.length;
 }
 
@@ -416,7 +574,10 @@ function countDraft() {
   counting = setTimeout(async () => {
     const text = userText({ content: byId('input').value, files: state.files });
     try {
-      state.draftTokens = text && state.ready ? (await postJson('/tokenize', { content: text.slice(0, 1 << 20), model: state.model })).tokens.length : 0;
+      state.draftTokens =
+        text && state.ready
+          ? (await postJson('/tokenize', { content: text.slice(0, 1 << 20), model: state.model })).tokens.length
+          : 0;
     } catch {
       state.draftTokens = Math.ceil(text.length / 4);
     }
@@ -445,7 +606,7 @@ function renderAll() {
   renderHead();
   renderLog();
   const composer = byId('composer');
-  composer.replaceWith(composer.cloneNode(false));  // without its old listeners
+  composer.replaceWith(composer.cloneNode(false)); // without its old listeners
   renderComposer();
   byId('input').value = draft;
   sizeInput();
@@ -461,7 +622,8 @@ async function watchServer() {
       state.models = (await getJson('/v1/models')).data;
       if (!state.models.some((model) => model.id === state.model)) state.model = (state.models[0] || {}).id || '';
       if (!Object.keys(state.limits).length) state.limits = (await getJson('/v1/effective-config')).limits || {};
-      if (!state.ready) notice(currentModel() && currentModel().meta && currentModel().meta.chat === false ? t('noTemplate') : '');
+      if (!state.ready)
+        notice(currentModel() && currentModel().meta && currentModel().meta.chat === false ? t('noTemplate') : '');
       state.ready = true;
       if (state.models.some((model) => modelState(model) === 'loading')) pause = 2000;
     } catch (error) {
@@ -485,7 +647,8 @@ function resumeAnswers() {
       if (node.run) continue;
       if (node.response) {
         answer(conversation, node);
-      } else {  // the page was left before the server had begun
+      } else {
+        // the page was left before the server had begun
         node.status = 'stopped';
         save(conversation);
       }
@@ -498,7 +661,8 @@ function onKey(event) {
   if (document.querySelector('dialog[open]')) return;
   const writes = event.target.matches('input, textarea, select');
   const plain = !event.ctrlKey && !event.metaKey && !event.altKey && !writes;
-  const view = focusedView(), key = event.key.toLowerCase();
+  const view = focusedView(),
+    key = event.key.toLowerCase();
   const done = (work) => {
     event.preventDefault();
     work();
@@ -524,7 +688,8 @@ function onKey(event) {
   if (key === 'e') return done(() => view.edit());
   if (key === 'c') return done(() => view.tools.querySelector('.copy') && view.tools.querySelector('.copy').click());
   if (key === 'r' && view.node.role === 'assistant') return done(() => actions.regenerate(view.node));
-  if (key === 'g' && view.canContinue(view.node === lastNode(state.current))) return done(() => actions.continue(view.node));
+  if (key === 'g' && view.canContinue(view.node === lastNode(state.current)))
+    return done(() => actions.continue(view.node));
   if (key === '[' || key === ']') return done(() => actions.switch(view.node, key === '[' ? -1 : 1));
   if (key === 't' && view.thought) return done(() => (view.thought.open = !view.thought.open));
   return undefined;
@@ -554,7 +719,8 @@ async function start() {
   renderAll();
   byId('log').scrollTop = byId('log').scrollHeight;
   if (!store.keeps) notice(t('notKept'));
-  store.onChange = async (id) => {  // by another window
+  store.onChange = async (id) => {
+    // by another window
     const known = state.conversations.get(id);
     if (known && runningNodes(known).some((node) => node.run)) return;
     const changed = await store.get(id);
@@ -572,7 +738,11 @@ async function start() {
     event.preventDefault();
     attach([...event.dataTransfer.files]);
   });
-  byId('main').addEventListener('click', (event) => event.target.closest('#menu') || document.body.classList.remove('sidebar-open'), true);
+  byId('main').addEventListener(
+    'click',
+    (event) => event.target.closest('#menu') || document.body.classList.remove('sidebar-open'),
+    true,
+  );
   if (!matchMedia('(max-width: 760px)').matches) focusInput();
   watchServer();
 }

@@ -6,7 +6,8 @@ function fill(node, props, children) {
     if (value === undefined || value === null || value === false) continue;
     if (name === 'on') for (const [event, handler] of Object.entries(value)) node.addEventListener(event, handler);
     else if (name === 'style') for (const [key, one] of Object.entries(value)) node.style.setProperty(key, one);
-    else if (name === 'value' || name === 'checked' || name === 'disabled' || name === 'open' || name === 'hidden') node[name] = value;
+    else if (name === 'value' || name === 'checked' || name === 'disabled' || name === 'open' || name === 'hidden')
+      node[name] = value;
     else node.setAttribute(name, value === true ? '' : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== undefined && child !== null && child !== false));

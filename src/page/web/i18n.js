@@ -31,7 +31,10 @@ const table = {
   noModel: ['No model', 'Kein Modell'],
   serverLoading: ['The server is loading its model.', 'Der Server lädt sein Modell.'],
   serverGone: ['The server does not answer. Trying again.', 'Der Server antwortet nicht. Neuer Versuch.'],
-  noTemplate: ['This model has no chat template: it completes texts, but does not chat.', 'Dieses Modell hat keine Chat-Vorlage: Es setzt Texte fort, führt aber keine Gespräche.'],
+  noTemplate: [
+    'This model has no chat template: it completes texts, but does not chat.',
+    'Dieses Modell hat keine Chat-Vorlage: Es setzt Texte fort, führt aber keine Gespräche.',
+  ],
   placeholder: ['Message the model', 'Nachricht an das Modell'],
   message: ['Message', 'Nachricht'],
   send: ['Send', 'Senden'],
@@ -42,7 +45,10 @@ const table = {
   tooLarge: ['{name} is larger than {size}.', '{name} ist größer als {size}.'],
   notText: ['{name} is not a text file.', '{name} ist keine Textdatei.'],
   welcome: ['What can I help with?', 'Wobei kann ich helfen?'],
-  welcomeText: ['Conversations stay in this browser. The model runs on your server.', 'Unterhaltungen bleiben in diesem Browser. Das Modell läuft auf Ihrem Server.'],
+  welcomeText: [
+    'Conversations stay in this browser. The model runs on your server.',
+    'Unterhaltungen bleiben in diesem Browser. Das Modell läuft auf Ihrem Server.',
+  ],
   you: ['You', 'Sie'],
   assistant: ['Assistant', 'Assistent'],
   toolResult: ['Result of a tool', 'Ergebnis eines Werkzeugs'],
@@ -79,7 +85,10 @@ const table = {
   import: ['Import', 'Importieren'],
   imported: ['Imported: {n}', 'Importiert: {n}'],
   importFailed: ['The file was not imported: {why}', 'Die Datei wurde nicht importiert: {why}'],
-  notKept: ['This browser does not let the page store anything: conversations end with this window.', 'Dieser Browser lässt die Seite nichts speichern: Unterhaltungen enden mit diesem Fenster.'],
+  notKept: [
+    'This browser does not let the page store anything: conversations end with this window.',
+    'Dieser Browser lässt die Seite nichts speichern: Unterhaltungen enden mit diesem Fenster.',
+  ],
   forConversation: ['This conversation', 'Diese Unterhaltung'],
   forPage: ['Page', 'Seite'],
   system: ['System prompt', 'Systemprompt'],
@@ -147,7 +156,10 @@ const table = {
   errors: ['errors', 'Fehler'],
   successes: ['successful', 'erfolgreich'],
   waterfall: ['Last requests', 'Letzte Anfragen'],
-  waterfallText: ['Where the time of each request went. Choose one to see its figures.', 'Wohin die Zeit jeder Anfrage ging. Für die Zahlen eine auswählen.'],
+  waterfallText: [
+    'Where the time of each request went. Choose one to see its figures.',
+    'Wohin die Zeit jeder Anfrage ging. Für die Zahlen eine auswählen.',
+  ],
   noTraces: ['No requests yet', 'Noch keine Anfragen'],
   time: ['Time', 'Zeit'],
   path: ['Path', 'Pfad'],
@@ -171,7 +183,8 @@ const table = {
 };
 
 export const languages = { en: 'English', de: 'Deutsch' };
-let column = 0, code = 'en';
+let column = 0,
+  code = 'en';
 
 export function chooseLanguage(wanted) {
   code = languages[wanted] ? wanted : 'en';
@@ -184,7 +197,15 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
 
-export const number = (value, digits = 0) => new Intl.NumberFormat(code, { maximumFractionDigits: digits, minimumFractionDigits: digits }).format(value);
-export const duration = (seconds) => (seconds < 0.001 ? `${number(seconds * 1e6)} µs` : seconds < 1 ? `${number(seconds * 1e3, seconds < 0.01 ? 1 : 0)} ms` : seconds < 90 ? `${number(seconds, 1)} s` : `${number(seconds / 60, 1)} min`);
+export const number = (value, digits = 0) =>
+  new Intl.NumberFormat(code, { maximumFractionDigits: digits, minimumFractionDigits: digits }).format(value);
+export const duration = (seconds) =>
+  seconds < 0.001
+    ? `${number(seconds * 1e6)} µs`
+    : seconds < 1
+      ? `${number(seconds * 1e3, seconds < 0.01 ? 1 : 0)} ms`
+      : seconds < 90
+        ? `${number(seconds, 1)} s`
+        : `${number(seconds / 60, 1)} min`;
 export const dateTime = (ms) => new Intl.DateTimeFormat(code, { dateStyle: 'short', timeStyle: 'short' }).format(ms);
 export const keys = () => Object.keys(table);

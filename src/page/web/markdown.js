@@ -1,5 +1,5 @@
-// Markdown as models write it, to a tree of plain objects: CommonMark's usual part, tables, task lists and formulas. HTML is
-// text like any other. Every block has `source`, its own lines, by which a page sees what has changed.
+// Markdown as models write it, to a tree of plain objects: CommonMark's usual part, tables, task lists and formulas.
+// HTML is text like any other. Every block has `source`, its own lines, by which a page sees what has changed.
 const blank = /^\s*$/;
 const fence = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
 const heading = /^ {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$/;
@@ -8,8 +8,8 @@ const bullet = /^( {0,3})([-*+]|\d{1,9}[.)])(?:([ \t]+)(.*)|[ \t]*)$/;
 const quote = /^ {0,3}> ?/;
 const tableRule = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 const maxDepth = 20;
-const maxInline = 20000;  // characters of a paragraph; a longer one is shown as plain text
-const reach = 500;        // characters, or lines of a formula, that are looked at for an end: every mark may be without one
+const maxInline = 20000; // characters of a paragraph; a longer one is shown as plain text
+const reach = 500; // characters, or lines of a formula, that are looked at for an end: every mark may be without one
 
 export function parseBlocks(text, depth = 0) {
   const lines = text.replace(/\r\n?/g, '\n').split('\n');
@@ -17,7 +17,15 @@ export function parseBlocks(text, depth = 0) {
   let paragraph = [];
   let at = 0;
   const endParagraph = () => {
-    if (paragraph.length) blocks.push({ type: 'paragraph', text: paragraph.map((line) => line.trimStart()).join('\n').trimEnd(), source: paragraph.join('\n') });
+    if (paragraph.length)
+      blocks.push({
+        type: 'paragraph',
+        text: paragraph
+          .map((line) => line.trimStart())
+          .join('\n')
+          .trimEnd(),
+        source: paragraph.join('\n'),
+      });
     paragraph = [];
   };
   const push = (block, from) => {
@@ -25,7 +33,8 @@ export function parseBlocks(text, depth = 0) {
     blocks.push({ ...block, source: lines.slice(from, at).join('\n') });
   };
   while (at < lines.length) {
-    const line = lines[at], from = at;
+    const line = lines[at],
+      from = at;
     let found;
     if (blank.test(line)) {
       endParagraph();
@@ -42,7 +51,8 @@ export function parseBlocks(text, depth = 0) {
       push({ type: 'heading', level: found[1].length, text: found[2] || '' }, from);
     } else if (paragraph.length && /^ {0,3}(=+|-+)[ \t]*$/.test(line)) {
       ++at;
-      const words = paragraph.map((one) => one.trim()).join('\n'), count = paragraph.length;
+      const words = paragraph.map((one) => one.trim()).join('\n'),
+        count = paragraph.length;
       paragraph = [];
       push({ type: 'heading', level: line.trim()[0] === '=' ? 1 : 2, text: words }, from - count);
     } else if (rule.test(line)) {
@@ -57,7 +67,12 @@ export function parseBlocks(text, depth = 0) {
     } else if ((found = bullet.exec(line)) && depth < maxDepth && canBeginList(found)) {
       endParagraph();
       push(readList(found), from);
-    } else if (line.includes('|') && tableRule.test(lines[at + 1] || '') && (lines[at + 1].includes('|') || line.includes('|')) && cellsOf(line).length === cellsOf(lines[at + 1]).length) {
+    } else if (
+      line.includes('|') &&
+      tableRule.test(lines[at + 1] || '') &&
+      (lines[at + 1].includes('|') || line.includes('|')) &&
+      cellsOf(line).length === cellsOf(lines[at + 1]).length
+    ) {
       endParagraph();
       push(readTable(), from);
     } else {
@@ -71,7 +86,8 @@ export function parseBlocks(text, depth = 0) {
   function startsBlock(line) {
     return fence.test(line) || heading.test(line) || rule.test(line) || bullet.test(line);
   }
-  function canBeginList(found) {  // within a paragraph, only a number 1 and an item with text begin a list
+  function canBeginList(found) {
+    // within a paragraph, only a number 1 and an item with text begin a list
     return !paragraph.length || (found[4] && !/^\d/.test(found[2])) || /^1[.)]$/.test(found[2]);
   }
   function readFence() {
@@ -110,7 +126,8 @@ export function parseBlocks(text, depth = 0) {
     return null;
   }
   function readList(first) {
-    const ordered = /\d/.test(first[2]), kind = first[2].slice(-1);
+    const ordered = /\d/.test(first[2]),
+      kind = first[2].slice(-1);
     const items = [];
     let loose = false;
     while (at < lines.length) {
@@ -131,7 +148,7 @@ export function parseBlocks(text, depth = 0) {
           inner.push(line.slice(Math.min(indent, width)));
           gap = false;
         } else if (!gap && !startsBlock(line) && !quote.test(line)) {
-          inner.push(line);  // a paragraph that goes on
+          inner.push(line); // a paragraph that goes on
         } else {
           break;
         }
@@ -147,9 +164,15 @@ export function parseBlocks(text, depth = 0) {
   }
   function readTable() {
     const head = cellsOf(lines[at]);
-    const align = cellsOf(lines[at + 1]).map((cell) => (/^:-+:$/.test(cell) ? 'center' : /-:$/.test(cell) ? 'right' : /^:-/.test(cell) ? 'left' : ''));
+    const align = cellsOf(lines[at + 1]).map((cell) =>
+      /^:-+:$/.test(cell) ? 'center' : /-:$/.test(cell) ? 'right' : /^:-/.test(cell) ? 'left' : '',
+    );
     const rows = [];
-    for (at += 2; at < lines.length && !blank.test(lines[at]) && !fence.test(lines[at]) && lines[at].includes('|'); ++at) {
+    for (
+      at += 2;
+      at < lines.length && !blank.test(lines[at]) && !fence.test(lines[at]) && lines[at].includes('|');
+      ++at
+    ) {
       const cells = cellsOf(lines[at]);
       rows.push(head.map((_, i) => cells[i] || ''));
     }
@@ -161,10 +184,13 @@ export function parseBlocks(text, depth = 0) {
 function cellsOf(line) {
   const cells = [''];
   let ticks = 0;
-  const text = line.trim().replace(/^\|/, '').replace(/(^|[^\\])\|$/, '$1');
+  const text = line
+    .trim()
+    .replace(/^\|/, '')
+    .replace(/(^|[^\\])\|$/, '$1');
   for (let i = 0; i < text.length; ++i) {
     if (text[i] === '\\' && text[i + 1] === '|') cells[cells.length - 1] += text[++i];
-    else if (text[i] === '`') (ticks ^= 1), (cells[cells.length - 1] += '`');
+    else if (text[i] === '`') ((ticks ^= 1), (cells[cells.length - 1] += '`'));
     else if (text[i] === '|' && !ticks) cells.push('');
     else cells[cells.length - 1] += text[i];
   }
@@ -172,7 +198,22 @@ function cellsOf(line) {
 }
 
 // --- inline ---------------------------------------------------------------------------------------------------------
-const entities = { __proto__: null, amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', copy: '©', hellip: '…', mdash: '—', ndash: '–', times: '×', rarr: '→', larr: '←' };
+const entities = {
+  __proto__: null,
+  amp: '&',
+  lt: '<',
+  gt: '>',
+  quot: '"',
+  apos: "'",
+  nbsp: '\u00a0',
+  copy: '©',
+  hellip: '…',
+  mdash: '—',
+  ndash: '–',
+  times: '×',
+  rarr: '→',
+  larr: '←',
+};
 const punctuation = /[\p{P}\p{S}]/u;
 
 // Only what a browser may open from here: no scripts, no data, no paths of this server.
@@ -183,8 +224,9 @@ export function safeLink(url) {
 
 export function parseInline(text, depth = 0) {
   if (text.length > maxInline) return [{ type: 'text', text }];
-  const out = [];  // nodes, and delimiters that may become emphasis
-  let at = 0, plain = '';
+  const out = []; // nodes, and delimiters that may become emphasis
+  let at = 0,
+    plain = '';
   const flush = () => {
     if (plain) out.push({ type: 'text', text: plain });
     plain = '';
@@ -224,7 +266,7 @@ export function parseInline(text, depth = 0) {
       push({ type: 'math', text: found.text, display: found.display });
       at = found.end;
     } else if (c === '!' && text[at + 1] === '[' && (found = readLink(text, at + 1))) {
-      push({ type: 'image', text: found.label, url: safeLink(found.url) });  // it is not fetched, only linked
+      push({ type: 'image', text: found.label, url: safeLink(found.url) }); // it is not fetched, only linked
       at = found.end;
     } else if (c === '[' && depth < maxDepth && (found = readLink(text, at))) {
       const url = safeLink(found.url);
@@ -235,13 +277,21 @@ export function parseInline(text, depth = 0) {
     } else if (c === '<' && (found = /^<((?:https?:\/\/|mailto:)[^\s<>]+)>/i.exec(text.slice(at)))) {
       push({ type: 'link', url: safeLink(found[1]), children: [{ type: 'text', text: found[1] }] });
       at += found[0].length;
-    } else if ((c === 'h' || c === 'H') && !/\w/.test(text[at - 1] || '') && (found = /^https?:\/\/[^\s<>`"*]+/i.exec(text.slice(at)))) {
+    } else if (
+      (c === 'h' || c === 'H') &&
+      !/\w/.test(text[at - 1] || '') &&
+      (found = /^https?:\/\/[^\s<>`"*]+/i.exec(text.slice(at)))
+    ) {
       const url = trimUrl(found[0]);
       push({ type: 'link', url: safeLink(url) || '', children: [{ type: 'text', text: url }] });
       at += url.length;
     } else if (c === '&' && (found = /^&(?:#(\d{1,7})|#x([\da-f]{1,6})|(\w{2,8}));/i.exec(text.slice(at)))) {
       const code = found[1] ? parseInt(found[1], 10) : found[2] ? parseInt(found[2], 16) : 0;
-      plain += found[3] ? entities[found[3]] || found[0] : code > 31 && code < 0x110000 ? String.fromCodePoint(code) : '\ufffd';
+      plain += found[3]
+        ? entities[found[3]] || found[0]
+        : code > 31 && code < 0x110000
+          ? String.fromCodePoint(code)
+          : '\ufffd';
       at += found[0].length;
     } else if (c === '*' || c === '_' || (c === '~' && text[at + 1] === '~')) {
       const run = new RegExp(`^\\${c}+`).exec(text.slice(at))[0];
@@ -293,18 +343,23 @@ function inlineMath(text, at) {
 
 // [label](url "title") from the bracket on.
 function readLink(text, at) {
-  let depth = 0, i = at;
+  let depth = 0,
+    i = at;
   for (; i < Math.min(text.length, at + reach); ++i) {
     if (text[i] === '\\') ++i;
     else if (text[i] === '`') {
-      const n = /^`+/.exec(text.slice(i))[0].length, end = findTicks(text, i + n, n);
+      const n = /^`+/.exec(text.slice(i))[0].length,
+        end = findTicks(text, i + n, n);
       i = end < 0 ? i + n - 1 : end + n - 1;
     } else if (text[i] === '[') ++depth;
     else if (text[i] === ']' && --depth === 0) break;
   }
   if (text[i] !== ']' || text[i + 1] !== '(') return null;
   const label = text.slice(at + 1, i);
-  const target = /^\(\s*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(text.slice(i + 1));
+  const target =
+    /^\(\s*(?:<([^<>\n]*)>|((?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*))(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(
+      text.slice(i + 1),
+    );
   return target && { label, url: target[1] === undefined ? target[2] : target[1], end: i + 1 + target[0].length };
 }
 
@@ -319,12 +374,16 @@ function trimUrl(url) {
 
 // CommonMark's rule of what may open and close emphasis.
 function delimiter(text, at, run) {
-  const before = at === 0 ? ' ' : text[at - 1], after = text[at + run.length] || ' ';
-  const space = /\s/, left = !space.test(after) && (!punctuation.test(after) || space.test(before) || punctuation.test(before));
+  const before = at === 0 ? ' ' : text[at - 1],
+    after = text[at + run.length] || ' ';
+  const space = /\s/,
+    left = !space.test(after) && (!punctuation.test(after) || space.test(before) || punctuation.test(before));
   const right = !space.test(before) && (!punctuation.test(before) || space.test(after) || punctuation.test(after));
   const c = run[0];
   return {
-    type: 'delimiter', mark: c, count: run.length,
+    type: 'delimiter',
+    mark: c,
+    count: run.length,
     opens: c === '_' ? left && (!right || punctuation.test(before)) : left,
     closes: c === '_' ? right && (!left || punctuation.test(after)) : right,
   };
@@ -338,16 +397,22 @@ function emphasize(list) {
     for (; open >= Math.max(0, close - reach); --open) {
       const start = list[open];
       if (start.type !== 'delimiter' || start.mark !== end.mark || !start.opens || !start.count) continue;
-      if (start.mark === '~' ? start.count < 2 || end.count < 2 : (start.closes || end.opens) && (start.count + end.count) % 3 === 0 && (start.count % 3 || end.count % 3)) continue;
+      if (
+        start.mark === '~'
+          ? start.count < 2 || end.count < 2
+          : (start.closes || end.opens) && (start.count + end.count) % 3 === 0 && (start.count % 3 || end.count % 3)
+      )
+        continue;
       break;
     }
     if (open < Math.max(0, close - reach)) continue;
-    const start = list[open], count = start.count >= 2 && end.count >= 2 ? 2 : 1;
+    const start = list[open],
+      count = start.count >= 2 && end.count >= 2 ? 2 : 1;
     const type = start.mark === '~' ? 'strike' : count === 2 ? 'strong' : 'em';
     start.count -= count;
     end.count -= count;
     list.splice(open + 1, close - open - 1, { type, children: joinTexts(list.slice(open + 1, close)) });
-    close = open + 1;  // the closing one stands behind the new node; what is left of it is looked at again
+    close = open + 1; // the closing one stands behind the new node; what is left of it is looked at again
   }
   return list;
 }

@@ -10,7 +10,7 @@ function prettyJson(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    return text;  // not complete yet
+    return text; // not complete yet
   }
 }
 
@@ -25,15 +25,29 @@ export class MessageView {
     this.calls = el('div', { class: 'calls' });
     this.state = el('div', { class: 'state' });
     this.figures = el('span', { class: 'figures' });
-    this.tools = el('div', { class: 'tools', role: 'toolbar', 'aria-label': name });
-    this.article = el('article', { class: `message ${node.role}`, 'aria-label': name, tabindex: '-1', id: `message-${node.id}` },
-      el('h2', { class: 'offscreen' }, name), this.files(), this.body, this.calls, this.state, el('footer', {}, this.tools, this.figures));
+    this.tools = el('div', { 'class': 'tools', 'role': 'toolbar', 'aria-label': name });
+    this.article = el(
+      'article',
+      { 'class': `message ${node.role}`, 'aria-label': name, 'tabindex': '-1', 'id': `message-${node.id}` },
+      el('h2', { class: 'offscreen' }, name),
+      this.files(),
+      this.body,
+      this.calls,
+      this.state,
+      el('footer', {}, this.tools, this.figures),
+    );
     this.update();
     this.updateTools(false);
   }
   files() {
     const files = this.node.files || [];
-    return files.length ? el('ul', { class: 'files' }, files.map((file) => el('li', {}, icon('file'), file.name))) : null;
+    return files.length
+      ? el(
+          'ul',
+          { class: 'files' },
+          files.map((file) => el('li', {}, icon('file'), file.name)),
+        )
+      : null;
   }
   update() {
     const { node } = this;
@@ -47,7 +61,8 @@ export class MessageView {
     const figures = [
       node.usage && node.status !== 'running' ? t('tokens', { n: number(node.usage.output) }) : '',
       rate ? t('tokensPerSecond', { rate: number(rate, rate < 100 ? 1 : 0) }) : '',
-      node.firstToken && node.status !== 'running' ? t('firstToken', { time: duration(node.firstToken) }) : ''];
+      node.firstToken && node.status !== 'running' ? t('firstToken', { time: duration(node.firstToken) }) : '',
+    ];
     this.figures.textContent = figures.filter(Boolean).join(' · ');
   }
   updateThought() {
@@ -62,37 +77,81 @@ export class MessageView {
       this.thoughtBody = el('div', { class: 'thought-text' });
       this.thoughtView = new MarkdownView(this.thoughtBody);
       this.thought = el('details', { class: 'thought' }, this.thoughtTitle, this.thoughtBody);
-      this.thought.addEventListener('toggle', () => this.thought && this.thought.open && this.thoughtView.show(this.node.reasoning));
+      this.thought.addEventListener(
+        'toggle',
+        () => this.thought && this.thought.open && this.thoughtView.show(this.node.reasoning),
+      );
       this.body.before(this.thought);
     }
     const thinking = node.status === 'running' && !node.content && !(node.calls || []).length;
-    this.thoughtTitle.textContent = thinking ? t('thinking') : node.thoughtSeconds >= 0.5 ? t('thoughtTime', { time: duration(node.thoughtSeconds) }) : t('thought');
+    this.thoughtTitle.textContent = thinking
+      ? t('thinking')
+      : node.thoughtSeconds >= 0.5
+        ? t('thoughtTime', { time: duration(node.thoughtSeconds) })
+        : t('thought');
     this.thought.classList.toggle('active', thinking);
-    if (this.thought.open) this.thoughtView.show(node.reasoning);  // a folded one costs nothing
+    if (this.thought.open) this.thoughtView.show(node.reasoning); // a folded one costs nothing
   }
   updateCalls() {
     const calls = this.node.calls || [];
     const key = JSON.stringify([calls, this.node.status]);
     if (key === this.shownCalls) return;
     this.shownCalls = key;
-    replace(this.calls, calls.map((call) => el('details', { class: 'call', open: true },
-      el('summary', {}, `${t('call')}: `, el('code', {}, call.name)), codeBlock(prettyJson(call.arguments), 'json'))));
+    replace(
+      this.calls,
+      calls.map((call) =>
+        el(
+          'details',
+          { class: 'call', open: true },
+          el('summary', {}, `${t('call')}: `, el('code', {}, call.name)),
+          codeBlock(prettyJson(call.arguments), 'json'),
+        ),
+      ),
+    );
     if (calls.length && this.wantsResults) this.calls.append(this.resultForm(calls));
   }
   // What the tools would have returned, written by the user.
   resultForm(calls) {
-    const areas = calls.map((call) => el('textarea', { rows: '2', class: 'mono', 'aria-label': t('callResult', { name: call.name }), placeholder: t('callResult', { name: call.name }) }));
-    return el('form', {
-      class: 'results',
-      on: { submit: (event) => { event.preventDefault(); this.actions.results(this.node, areas.map((area) => area.value)); } },
-    }, areas, el('button', { type: 'submit', class: 'primary' }, t('sendResults')));
+    const areas = calls.map((call) =>
+      el('textarea', {
+        'rows': '2',
+        'class': 'mono',
+        'aria-label': t('callResult', { name: call.name }),
+        'placeholder': t('callResult', { name: call.name }),
+      }),
+    );
+    return el(
+      'form',
+      {
+        class: 'results',
+        on: {
+          submit: (event) => {
+            event.preventDefault();
+            this.actions.results(
+              this.node,
+              areas.map((area) => area.value),
+            );
+          },
+        },
+      },
+      areas,
+      el('button', { type: 'submit', class: 'primary' }, t('sendResults')),
+    );
   }
   updateState() {
     const { node } = this;
     const waits = node.status === 'running' && !node.content && !node.reasoning && !(node.calls || []).length;
-    const text = waits ? t('waiting')
-      : node.status === 'failed' ? (node.error === 'lost' ? t('lost') : t('failed', { why: node.error }))
-      : node.status === 'stopped' ? t('stopped') : node.status === 'cut' ? t('cut') : '';
+    const text = waits
+      ? t('waiting')
+      : node.status === 'failed'
+        ? node.error === 'lost'
+          ? t('lost')
+          : t('failed', { why: node.error })
+        : node.status === 'stopped'
+          ? t('stopped')
+          : node.status === 'cut'
+            ? t('cut')
+            : '';
     this.state.className = `state ${node.status || ''}`;
     this.article.classList.toggle('running', node.status === 'running');
     this.article.setAttribute('aria-busy', String(node.status === 'running'));
@@ -104,7 +163,8 @@ export class MessageView {
     this.wantsResults = last && node.status !== 'running';
     this.shownCalls = null;
     this.updateCalls();
-    const siblings = siblingsOf(this.conversation, node), at = siblings.findIndex((one) => one.id === node.id);
+    const siblings = siblingsOf(this.conversation, node),
+      at = siblings.findIndex((one) => one.id === node.id);
     const buttons = [];
     if (node.status !== 'running') {
       const copy = iconButton('copy', t('copy'), async () => {
@@ -119,20 +179,38 @@ export class MessageView {
       if (this.canContinue(last)) buttons.push(iconButton('go', t('continue'), () => actions.continue(node)));
     }
     if (siblings.length > 1)
-      buttons.push(el('span', { class: 'branches', role: 'group', 'aria-label': t('version', { n: at + 1, all: siblings.length }) },
-        iconButton('left', t('previous'), () => actions.switch(node, -1), { disabled: at === 0 }), el('span', {}, `${at + 1}/${siblings.length}`),
-        iconButton('right', t('next'), () => actions.switch(node, 1), { disabled: at === siblings.length - 1 })));
+      buttons.push(
+        el(
+          'span',
+          { 'class': 'branches', 'role': 'group', 'aria-label': t('version', { n: at + 1, all: siblings.length }) },
+          iconButton('left', t('previous'), () => actions.switch(node, -1), { disabled: at === 0 }),
+          el('span', {}, `${at + 1}/${siblings.length}`),
+          iconButton('right', t('next'), () => actions.switch(node, 1), { disabled: at === siblings.length - 1 }),
+        ),
+      );
     replace(this.tools, buttons);
   }
   canContinue(last) {
     const { node } = this;
-    return last && node.role === 'assistant' && node.status !== 'running' && node.content.trim() && !(node.calls || []).length && !this.conversation.settings.format;
+    return (
+      last &&
+      node.role === 'assistant' &&
+      node.status !== 'running' &&
+      node.content.trim() &&
+      !(node.calls || []).length &&
+      !this.conversation.settings.format
+    );
   }
   edit() {
     const { node, actions } = this;
     if (node.status === 'running' || node.role === 'tool' || this.editing) return;
     this.editing = true;
-    const area = el('textarea', { class: 'edit', value: node.content, 'aria-label': t('edit'), rows: String(Math.min(20, node.content.split('\n').length + 2)) });
+    const area = el('textarea', {
+      'class': 'edit',
+      'value': node.content,
+      'aria-label': t('edit'),
+      'rows': String(Math.min(20, node.content.split('\n').length + 2)),
+    });
     const leave = () => {
       this.editing = false;
       if (this.markdown) {
@@ -154,9 +232,20 @@ export class MessageView {
         save();
       }
     });
-    replace(this.body, area, el('div', { class: 'dialog-buttons' },
-      el('button', { type: 'button', on: { click: leave } }, t('cancel')),
-      el('button', { type: 'button', class: 'primary', on: { click: save } }, t(node.role === 'user' ? 'editSend' : 'editSave'))));
+    replace(
+      this.body,
+      area,
+      el(
+        'div',
+        { class: 'dialog-buttons' },
+        el('button', { type: 'button', on: { click: leave } }, t('cancel')),
+        el(
+          'button',
+          { type: 'button', class: 'primary', on: { click: save } },
+          t(node.role === 'user' ? 'editSend' : 'editSave'),
+        ),
+      ),
+    );
     area.focus();
   }
 }

@@ -8,7 +8,8 @@ export function parseMetrics(text) {
     const found = /^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)/.exec(line);
     if (!found) continue;
     const labels = {};
-    for (const [, name, value] of (found[2] || '').matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[name] = value.replace(/\\(.)/g, (_, c) => (c === 'n' ? '\n' : c));
+    for (const [, name, value] of (found[2] || '').matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g))
+      labels[name] = value.replace(/\\(.)/g, (_, c) => (c === 'n' ? '\n' : c));
     const value = found[3] === '+Inf' ? Infinity : Number(found[3]);
     if (!all.has(found[1])) all.set(found[1], []);
     all.get(found[1]).push({ labels, value });
@@ -20,7 +21,9 @@ const fits = (labels, wanted) => Object.entries(wanted).every(([name, value]) =>
 
 // The sum of the samples with these labels. `model`: of one model; samples without that label are of the only one.
 export function sum(metrics, name, wanted = {}, model = '') {
-  return (metrics.get(name) || []).filter(({ labels }) => fits(labels, wanted) && (!model || !labels.model || labels.model === model)).reduce((all, { value }) => all + value, 0);
+  return (metrics.get(name) || [])
+    .filter(({ labels }) => fits(labels, wanted) && (!model || !labels.model || labels.model === model))
+    .reduce((all, { value }) => all + value, 0);
 }
 
 // {bounds, counts} of a histogram; counts are those of each bucket, not of all below it.
@@ -32,12 +35,17 @@ export function histogramOf(metrics, name, model = '') {
     below.set(bound, (below.get(bound) || 0) + value);
   }
   const sorted = [...below.entries()].sort(([a], [b]) => a - b);
-  return { bounds: sorted.map(([bound]) => bound).filter(Number.isFinite), counts: sorted.map(([, count], i) => count - (i ? sorted[i - 1][1] : 0)) };
+  return {
+    bounds: sorted.map(([bound]) => bound).filter(Number.isFinite),
+    counts: sorted.map(([, count], i) => count - (i ? sorted[i - 1][1] : 0)),
+  };
 }
 
 // The models whose samples can be told apart.
 export function modelsOf(metrics) {
   const names = new Set();
-  for (const [name, samples] of metrics) if (name.startsWith('heddle_') && name !== 'heddle_info') for (const { labels } of samples) if (labels.model) names.add(labels.model);
+  for (const [name, samples] of metrics)
+    if (name.startsWith('heddle_') && name !== 'heddle_info')
+      for (const { labels } of samples) if (labels.model) names.add(labels.model);
   return [...names].sort();
 }

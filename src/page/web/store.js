@@ -1,5 +1,6 @@
 // Conversations in the browser: IndexedDB, or memory alone where there is none (private windows of some browsers).
-const name = 'heddle', kind = 'conversations';
+const name = 'heddle',
+  kind = 'conversations';
 
 function openDatabase() {
   return new Promise((resolve) => {
@@ -11,10 +12,11 @@ function openDatabase() {
   });
 }
 
-const done = (request) => new Promise((resolve, reject) => {
-  request.onsuccess = () => resolve(request.result);
-  request.onerror = () => reject(request.error);
-});
+const done = (request) =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
 
 export class Store {
   static async open() {

@@ -1,5 +1,5 @@
-// A conversation as a tree: every message knows what it answers, and of several answers one is chosen. Plain objects, as
-// they are stored and exported.
+// A conversation as a tree: every message knows what it answers, and of several answers one is chosen. Plain objects,
+// as they are stored and exported.
 //   conversation: {id, title, created, updated, settings, nodes: {ID: node}, chosen: {PARENT: CHILD}}
 //   node: {id, parent, role, content, ...}; the first messages have the parent 'root'
 export const root = 'root';
@@ -15,7 +15,9 @@ export function newConversation(settings = {}) {
 }
 
 export function childrenOf(conversation, id) {
-  return Object.values(conversation.nodes).filter((node) => node.parent === id).sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
+  return Object.values(conversation.nodes)
+    .filter((node) => node.parent === id)
+    .sort((a, b) => a.created - b.created || (a.id < b.id ? -1 : 1));
 }
 
 export function siblingsOf(conversation, node) {
@@ -25,7 +27,7 @@ export function siblingsOf(conversation, node) {
 // The messages that are shown, from the first on.
 export function pathOf(conversation) {
   const path = [];
-  for (let at = root; ; ) {
+  for (let at = root; ;) {
     const children = childrenOf(conversation, at);
     if (!children.length) return path;
     const next = children.find((node) => node.id === conversation.chosen[at]) || children[children.length - 1];
@@ -86,7 +88,9 @@ export function titleOf(conversation) {
 export function matches(conversation, query) {
   const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!wanted.length) return true;
-  const text = [titleOf(conversation), ...Object.values(conversation.nodes).map((node) => node.content || '')].join('\n').toLowerCase();
+  const text = [titleOf(conversation), ...Object.values(conversation.nodes).map((node) => node.content || '')]
+    .join('\n')
+    .toLowerCase();
   return wanted.every((word) => text.includes(word));
 }
 
@@ -105,7 +109,8 @@ function withoutRun(conversation) {
 
 const texts = ['content', 'reasoning', 'error', 'status', 'model', 'callId'];
 
-// The conversations of an exported text; anything that is not as expected is refused, or left out where it does not matter.
+// The conversations of an exported text; anything that is not as expected is refused, or left out where it does not
+// matter.
 export function imported(text) {
   let data;
   try {
@@ -113,7 +118,8 @@ export function imported(text) {
   } catch {
     throw new Error('expected JSON');
   }
-  if (!data || data.kind !== exportKind || !Array.isArray(data.conversations)) throw new Error(`expected "kind": "${exportKind}" and a list of conversations`);
+  if (!data || data.kind !== exportKind || !Array.isArray(data.conversations))
+    throw new Error(`expected "kind": "${exportKind}" and a list of conversations`);
   return data.conversations.map((one, i) => {
     const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
     if (!isObject(one) || !isObject(one.nodes)) throw new Error(`conversations[${i}]: expected an object with nodes`);
@@ -122,17 +128,35 @@ export function imported(text) {
     for (const key of ['created', 'updated']) if (Number.isFinite(one[key])) conversation[key] = one[key];
     for (const [id, node] of Object.entries(one.nodes)) {
       const place = `conversations[${i}].nodes.${id}`;
-      if (!isObject(node) || !['user', 'assistant', 'tool'].includes(node.role)) throw new Error(`${place}: expected a message with a role`);
-      if (id === '__proto__' || typeof node.parent !== 'string' || (node.parent !== root && !Object.hasOwn(one.nodes, node.parent))) throw new Error(`${place}: expected the id of a message as its parent`);
-      const kept = { id, parent: node.parent, role: node.role, content: '', created: Number.isFinite(node.created) ? node.created : 0 };
+      if (!isObject(node) || !['user', 'assistant', 'tool'].includes(node.role))
+        throw new Error(`${place}: expected a message with a role`);
+      if (
+        id === '__proto__' ||
+        typeof node.parent !== 'string' ||
+        (node.parent !== root && !Object.hasOwn(one.nodes, node.parent))
+      )
+        throw new Error(`${place}: expected the id of a message as its parent`);
+      const kept = {
+        id,
+        parent: node.parent,
+        role: node.role,
+        content: '',
+        created: Number.isFinite(node.created) ? node.created : 0,
+      };
       for (const key of texts) if (typeof node[key] === 'string') kept[key] = node[key];
-      if (Array.isArray(node.calls)) kept.calls = node.calls.filter(isObject).map((call) => ({ id: String(call.id), name: String(call.name), arguments: String(call.arguments) }));
-      if (Array.isArray(node.files)) kept.files = node.files.filter(isObject).map((file) => ({ name: String(file.name), text: String(file.text) }));
-      if (isObject(node.usage)) kept.usage = { input: Number(node.usage.input) || 0, output: Number(node.usage.output) || 0 };
+      if (Array.isArray(node.calls))
+        kept.calls = node.calls
+          .filter(isObject)
+          .map((call) => ({ id: String(call.id), name: String(call.name), arguments: String(call.arguments) }));
+      if (Array.isArray(node.files))
+        kept.files = node.files.filter(isObject).map((file) => ({ name: String(file.name), text: String(file.text) }));
+      if (isObject(node.usage))
+        kept.usage = { input: Number(node.usage.input) || 0, output: Number(node.usage.output) || 0 };
       if (kept.status === 'running') kept.status = 'stopped';
       conversation.nodes[id] = kept;
     }
-    for (const node of Object.values(conversation.nodes)) {  // a circle would have no beginning
+    for (const node of Object.values(conversation.nodes)) {
+      // a circle would have no beginning
       const seen = new Set();
       for (let at = node; at.parent !== root; at = conversation.nodes[at.parent]) {
         if (seen.has(at.id)) throw new Error(`conversations[${i}].nodes.${node.id}: expected a tree, found a circle`);
@@ -141,7 +165,13 @@ export function imported(text) {
     }
     if (isObject(one.chosen))
       for (const [parent, child] of Object.entries(one.chosen))
-        if (parent !== '__proto__' && typeof child === 'string' && Object.hasOwn(conversation.nodes, child) && conversation.nodes[child].parent === parent) conversation.chosen[parent] = child;
+        if (
+          parent !== '__proto__' &&
+          typeof child === 'string' &&
+          Object.hasOwn(conversation.nodes, child) &&
+          conversation.nodes[child].parent === parent
+        )
+          conversation.chosen[parent] = child;
     return conversation;
   });
 }

@@ -2,6 +2,8 @@
 // disconnected is noticed with the next event: the exchange remembers it.
 #include "server/api/responses/event_log.h"
 
+#include <utility>
+
 #include "server/service/exchange.h"
 
 namespace heddle::server {
