@@ -152,7 +152,7 @@ std::string zsh_offer(const OptionDescription& option) {
     case Offer::folders:
       return "_files -/";
     case Offer::models:
-      return "_heddle_models";
+      return "_heddle_any_model";
     case Offer::nothing:
       break;
   }
@@ -191,7 +191,7 @@ std::vector<std::string> zsh_specs(const CommandDescription& command) {
 void write_zsh(const CommandDescription& program, std::ostream& out) {
   out << fmt::format(R"(#compdef heddle
 # Completion of heddle {} for zsh, written by `heddle completion zsh`
-_heddle_models() {{
+_heddle_any_model() {{
   _alternative 'models:model:(weft)' 'files:file:_files'
 }}
 )",
@@ -212,7 +212,7 @@ _heddle_models() {{
       cases += fmt::format("        help) {} && found=0 ;;\n", zsh_function(command));
     }
     for (const OptionDescription& argument : command.arguments)
-      if (offered(argument) == Offer::models) first = "      _heddle_models && found=0\n";
+      if (offered(argument) == Offer::models) first = "      _heddle_any_model && found=0\n";
     out << fmt::format(R"({}() {{
   local curcontext=$curcontext state line found=1
   local -A opt_args
