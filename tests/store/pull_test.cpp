@@ -436,7 +436,7 @@ TEST_F(Pull, HostileLists) {
 TEST_F(Pull, AProxyIsUsed) {
   hub.repositories["org/repo"] = {{"m-Q8_0.gguf", some_bytes(5'000)}};
   // a proxy is asked for the whole address
-  TestServer proxy([this](const TestServer::Request& request) {
+  TestServer proxy([](const TestServer::Request& request) {
     const std::string prefix = "http://hub.invalid";
     if (!request.path.starts_with(prefix)) return TestServer::Reply{.status = 400, .body = ""};
     if (request.path.find("/api/") != std::string::npos)
