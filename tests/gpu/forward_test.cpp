@@ -27,8 +27,24 @@ class SlowPlansOfArchitectures : public Plans, public testing::WithParamInterfac
   const model::Limits limits_{.rows = 80, .kv_blocks = 32, .block_tokens = 16};
 };
 
-// One row, two, three, five, nine, 17 and more than 64; prompts in chunks; streams beside prompts; the same step again.
+// One row, two, and more than 16; a prompt in chunks, and streams beside it.
 TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
+  const test::Folder folder;
+  const model::Model model = load(folder);
+  BesideReference both(model, limits_, interpreted(), f16_bound);
+  both.use_text(test::Fixture(GetParam()).ids);
+  both.feed({{0, 5}});
+  both.feed({{0, 1}});
+  both.feed({{1, 1}, {0, 1}});
+  both.feed({{1, 1}, {3, 14}, {0, 2}}, BesideReference::last);
+}
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+// Of one model of each class, all numbers of rows that matter: one row, two, three, five, nine, 17 and more than 64;
+// the same step again; and other options.
+class SlowPlansOfClasses : public SlowPlansOfArchitectures {};
+TEST_P(SlowPlansOfClasses, GiveTheReferencesLogits) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted(), f16_bound);
@@ -43,11 +59,6 @@ TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
   both.feed({{4, 26}, {5, 26}, {2, 1}, {3, 12}}, BesideReference::last);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
-                         [](const auto& one) { return test::as_test_name(one.param); });
-
-// With other options, one model of each class.
-class SlowPlansOfClasses : public SlowPlansOfArchitectures {};
 TEST_P(SlowPlansOfClasses, GiveThemExactly) {
   const test::Folder folder;
   const model::Model model = load(folder);
