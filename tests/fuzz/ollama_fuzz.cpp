@@ -49,7 +49,7 @@ void read_ollama(uint8_t what, std::string_view body, const server::RequestRules
       expect(server::read_ollama_embeddings(body, rules).inputs.size() <= 1);
       return;
     default:
-      expect(!server::read_ollama_model(body, rules).model.empty());
+      expect(!server::read_ollama_model(body, rules.ignored).model.empty());
   }
 }
 

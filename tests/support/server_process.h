@@ -66,6 +66,7 @@ class ServerProcess {
     return uint16_t(std::atoi(text.substr(text.rfind(':') + 1).c_str()));
   }
 
+  pid_t process() const { return process_; }
   void signal(int number) { ::kill(process_, number); }
   // The exit status; -1: it was ended by a signal, or did not end in time.
   int status(double seconds = 30) {

@@ -46,7 +46,7 @@ class Plan {
     const WantedDevice wanted = wanted_device(options.device);
     expect_splittable(model, options.device);
     if (!wanted.gpu) {
-      Device& cpu = devices.emplace_back(Device{"cpu", "this machine's memory", available_memory()});
+      Device& cpu = devices.emplace_back(Device{"cpu", "this machine's memory", usable_on_cpu(options_.device)});
       count(cpu, nullptr);
     }
     if (wanted.gpu) {
@@ -78,8 +78,10 @@ class Plan {
   }
   void split(Device& device, const cuda::Context& context) const {
     if (options_.device.gpu_layers == 0u) return;  // all of it is the CPU's
-    const SplitRoom room{
-        .gpu = context.info(), .gpu_bytes = device.free, .cpu_bytes = available_memory(), .rows = options_.rows};
+    const SplitRoom room{.gpu = context.info(),
+                         .gpu_bytes = device.free,
+                         .cpu_bytes = usable_on_cpu(options_.device),
+                         .rows = options_.rows};
     try {
       device.split = choose_split(model, options_.device, room, measure_rates(model, options_.device, context));
     } catch (const DoesNotSplit& error) {

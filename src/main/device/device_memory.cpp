@@ -123,6 +123,12 @@ uint32_t largest_context(const model::Model& model, const DeviceOptions& options
   return low * 32;
 }
 
+uint64_t usable_on_cpu(const DeviceOptions& options) {
+  const uint64_t free = available_memory();
+  if (options.cpu_memory == 0) return free;
+  return free ? std::min(free, options.cpu_memory) : options.cpu_memory;  // 0: unknown
+}
+
 uint64_t usable_memory(uint64_t free) { return free - std::min<uint64_t>(free / 16, 256 << 20); }
 
 Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, uint64_t available,
@@ -140,8 +146,8 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
   fit.context = enough ? fit.largest : 0;
   // Leave a GPU some memory for the kernels and graphs of later batches.
   const uint64_t spared = options.many && gpu ? available / 16 : 0;
-  if (enough)
-    fit.limits = widened(model, options, limits_for(model, options, fit.context, rows), available - spared, gpu, draft);
+  const uint64_t share = (available - spared) / std::max(1u, options.shares);
+  if (enough) fit.limits = widened(model, options, limits_for(model, options, fit.context, rows), share, gpu, draft);
   return fit;
 }
 

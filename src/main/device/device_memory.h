@@ -26,6 +26,15 @@ uint32_t cpu_rows(const DeviceOptions& options);  // many threads need many rows
 
 double parameters(const model::Model& model);  // weights of all matrices; shared ones count once
 
+// Thrown for a model that does not fit into memory.
+class TooLittleMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+// Of the system's memory, what is free and may be used.
+uint64_t usable_on_cpu(const DeviceOptions& options);
+
 // The part of a GPU's free memory that a model may take: kernels, graphs and other programs need some, too.
 uint64_t usable_memory(uint64_t free);
 

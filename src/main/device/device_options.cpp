@@ -14,6 +14,8 @@ namespace heddle {
 namespace {
 
 constexpr uint32_t max_draft_tokens = 64;
+constexpr const char* models_help =
+    "Models to serve, or a folder of them: as MODEL of the other commands. Several are loaded when requests need them";
 constexpr const char* model_help =
     "GGUF file, folder of safetensors, name of a model (`heddle models` lists them), or weft, the model in the program";
 
@@ -99,6 +101,12 @@ void describe_split(CLI::App& command, DeviceOptions& options) {
           [&options](const std::string& text) { options.gpu_memory = bytes_named(text, "--gpu-memory"); },
           "Memory of the GPU that may be used, such as 8GB; default: all that is free")
       ->type_name("SIZE");
+  command
+      .add_option_function<std::string>(
+          "--cpu-memory",
+          [&options](const std::string& text) { options.cpu_memory = bytes_named(text, "--cpu-memory"); },
+          "Memory of the system that may be used, such as 8GB; default: all that is free")
+      ->type_name("SIZE");
 }
 
 void describe_draft(CLI::App& command, DeviceOptions& options) {
@@ -122,6 +130,10 @@ void describe_draft(CLI::App& command, DeviceOptions& options) {
 CLI::Option* describe_model(CLI::App& command, std::string& name) {
   name = own_model_name;
   return command.add_option("MODEL", name, model_help)->type_name("");
+}
+CLI::Option* describe_models_to_serve(CLI::App& command, std::vector<std::string>& names) {
+  names = {own_model_name};
+  return command.add_option("MODEL", names, models_help)->type_name("")->expected(1, 10'000);
 }
 CLI::Option* describe_required_model(CLI::App& command, std::string& name) {
   return command.add_option("MODEL", name, model_help)->type_name("")->required();

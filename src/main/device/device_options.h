@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/backend.h"
 
@@ -23,9 +24,14 @@ struct DeviceOptions {
   std::optional<uint32_t> gpu_layers;   // the first layers, on the GPU; unset: as many as fit
   std::optional<uint32_t> cpu_experts;  // layers with experts on the CPU, all_layers for all; unset: as it fits
   uint64_t gpu_memory = 0;              // bytes of a GPU that may be used; 0: all that is free
+  uint64_t cpu_memory = 0;              // bytes of the system's memory that may be used; 0: all that is free
   uint32_t context = 0;                 // tokens; 0: as trained, or less if memory is short
   uint32_t cache_tokens = 0;  // of all sequences, less if memory is short; 0: one sequence with its whole context
   bool many = false;          // without cache_tokens: a cache for many sequences, see fit()
+  uint32_t shares = 1;        // parts of the free memory, of which such a cache fills one
+  // Other models of this process have memory that they could give up: a model that does not fit is neither split nor
+  // run on another device or with a short context, but TooLittleMemory is thrown.
+  bool beside_others = false;
   model::KvFormat kv = model::KvFormat::f16;
   bool exact = false;              // activations are not quantised
   bool deterministic = false;      // a GPU computes a row independently of the rest of its batch; a CPU always does
@@ -48,6 +54,8 @@ void describe_split(CLI::App& command, DeviceOptions& options);  // a part of th
 void describe_draft(CLI::App& command, DeviceOptions& options);  // of commands that generate tokens
 // The argument MODEL, with weft as its default.
 CLI::Option* describe_model(CLI::App& command, std::string& name);
+// The same for several, or for a folder of them.
+CLI::Option* describe_models_to_serve(CLI::App& command, std::vector<std::string>& names);
 CLI::Option* describe_required_model(CLI::App& command, std::string& name);
 
 // The number in "cuda:N".

@@ -94,6 +94,8 @@ class Opener {
         capable.push_back(info.ordinal);
         if (!too_large.empty()) why_not(too_large);
       });
+    if (!running_->backend && !capable.empty() && options_.beside_others && !asks_for_part())
+      throw TooLittleMemory("{}: too little memory: {}", running_->model.name, why_not_);
     for (const uint32_t ordinal : capable)
       try_gpu(ordinal, [&](const cuda::Context& context) { split_on_gpu(context); });
     if (running_->backend) return true;
@@ -132,9 +134,11 @@ class Opener {
   void on_this_gpu(const cuda::Context& context) {
     std::string too_large;
     if (whole_on_gpu(context, too_large)) return;
+    if (options_.beside_others && !too_large.empty()) throw TooLittleMemory("{}", too_large);
     try {
       split_on_gpu(context);
     } catch (const DoesNotSplit& error) {
+      if (options_.beside_others) throw TooLittleMemory("{}", error.what());
       if (too_large.empty()) throw;
       throw Error("{}; nor does a part of it fit: {}", too_large, error.what());
     }
@@ -151,7 +155,7 @@ class Opener {
     const uint64_t free = context.memory().free;
     const Fit fits =
         fit(running_->model, options_, rows_ ? rows_ : gpu_rows, usable_on_gpu(options_, free), &info, draft());
-    if (fits.context == 0) {
+    if (fits.context == 0 || is_short(fits)) {
       too_large = wanted_.gpu
                       ? does_not_fit(running_->model, fits, " on " + name, draft())
                       : fmt::format("cuda:{}: the model{} needs {}, {} are free", info.ordinal,
@@ -167,6 +171,11 @@ class Opener {
     say_context(fits);
     return true;
   }
+  // Models beside others have a useful context, or more room is made for them.
+  bool is_short(const Fit& fits) const {
+    constexpr uint32_t useful = 8192;
+    return options_.beside_others && fits.context < std::min(context_, useful);
+  }
   // By numbers that leave something to the CPU.
   bool asks_for_part() const {
     const bool all = !options_.gpu_layers || *options_.gpu_layers == running_->model.layers.size();
@@ -178,7 +187,7 @@ class Opener {
     const cuda::DeviceInfo& info = context.info();
     const SplitRoom room{.gpu = info,
                          .gpu_bytes = usable_on_gpu(options_, context.memory().free),
-                         .cpu_bytes = available_memory(),
+                         .cpu_bytes = usable_on_cpu(options_),
                          .rows = rows_};
     const SplitRates rates = measure_rates(running_->model, options_, context);
     const SplitChoice choice = choose_split(running_->model, options_, room, rates, draft());
@@ -231,8 +240,9 @@ class Opener {
     if (options_.trace) throw Error("--trace is for GPUs: {}", why_not_.empty() ? "this runs on the CPU" : why_not_);
     restore_context();
     const Fit fits =
-        fit(running_->model, options_, rows_ ? rows_ : cpu_rows(options_), available_memory(), nullptr, draft());
-    if (fits.context == 0) throw Error("{}", does_not_fit(running_->model, fits, "", draft()));
+        fit(running_->model, options_, rows_ ? rows_ : cpu_rows(options_), usable_on_cpu(options_), nullptr, draft());
+    if (fits.context == 0 || is_short(fits))
+      throw TooLittleMemory("{}", does_not_fit(running_->model, fits, "", draft()));
     if (!why_not_.empty()) say(fmt::format("device: cpu ({})", why_not_));
     settle(fits.context, fits.limits);
     say_context(fits);

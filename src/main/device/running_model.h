@@ -41,7 +41,8 @@ struct RunningModel {
 };
 // `name`: see open_model(). `rows`: maximum tokens in a batch; 0: the default of the device. Writes to `log`, if one is
 // given, which device was chosen, how the model is split where it is, the progress of loading (on a terminal), and
-// whether the context had to be cut. Throws an Error before weights are read if memory is too small, if a GPU that was
+// whether the context had to be cut. Throws an Error before weights are read if memory is too small (TooLittleMemory on
+// the CPU), if a GPU that was
 // asked for cannot run the model, and if the draft has another vocabulary.
 std::unique_ptr<RunningModel> open_running(const std::string& name, const DeviceOptions& options,
                                            std::ostream* log = nullptr, uint32_t rows = 0);

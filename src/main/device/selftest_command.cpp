@@ -76,7 +76,7 @@ std::unique_ptr<model::Backend> make(const model::Model& model, const model::Lim
   const cuda::Context context(on_gpu.device);
   const SplitRoom room{.gpu = context.info(),
                        .gpu_bytes = usable_on_gpu(options, context.memory().free),
-                       .cpu_bytes = available_memory(),
+                       .cpu_bytes = usable_on_cpu(options),
                        .rows = limits.rows};
   const SplitChoice choice = choose_split(model, options, room, measure_rates(model, options, context));
   return make_split_backend(model, choice.placement, limits, on_gpu,

@@ -11,27 +11,23 @@
 #include <csignal>
 #include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <ostream>
+#include <set>
 #include <sstream>
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/parallel.h"
 #include "base/utf8.h"
-#include "base/version.h"
-#include "cuda/context.h"
-#include "engine/engine_thread.h"
-#include "formats/gguf.h"
 #include "main/commands/commands.h"
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
-#include "main/device/running_model.h"
 #include "main/models/named_model.h"
 #include "main/process.h"
+#include "main/serve/engine_model.h"
 #include "main/serve/log_writer.h"
+#include "main/serve/served_names.h"
 #include "server/http/http.h"
 #include "server/service/service.h"
 
@@ -94,6 +90,7 @@ void check_serve_options(const ServeOptions& options) {
   if (!(options.heartbeat_seconds >= 0))
     throw Error("--heartbeat: expected 0 or more seconds, found {}", options.heartbeat_seconds);
   if (options.max_queue == 0) throw Error("--max-queue: expected at least 1, found 0");
+  if (!(options.load_seconds > 0)) throw Error("--load-seconds: expected more than 0, found {}", options.load_seconds);
 }
 
 server::HttpOptions http_options(const ServeOptions& options) {
@@ -106,152 +103,24 @@ server::HttpOptions http_options(const ServeOptions& options) {
           .max_connections = options.max_connections};
 }
 
-// Known when the model is loaded.
-struct ServedFacts {
-  const ServeOptions& options;
-  const RunningModel& running;
-  std::string name;     // of the model in the API
-  std::string address;  // "http://127.0.0.1:8080"
-  uint32_t context = 0;
-  double load_seconds = 0;
-
-  uint64_t kv_tokens() const { return uint64_t(running.limits.kv_blocks) * running.limits.block_tokens; }
-};
-
-struct DeviceFacts {
-  std::string name;  // "cpu", "cuda:0 NVIDIA H200"
-  model::Memory memory;
-  std::optional<model::Memory> draft;  // of the draft
-};
-
-DeviceFacts device_facts(const ServedFacts& facts) {
-  const RunningModel& running = facts.running;
-  std::optional<cuda::Context> gpu;
-  if (running.gpu) gpu.emplace(*running.gpu);
-  const auto memory = [&](const RunningModel& of) {
-    if (of.split) return of.split->on_gpu;
-    return memory_for(of.model, facts.options.device, of.limits, gpu ? &gpu->info() : nullptr);
-  };
-  DeviceFacts device{gpu ? fmt::format("cuda:{} {}", *running.gpu, gpu->info().name) : "cpu", memory(running), {}};
-  if (running.draft) device.draft = memory(*running.draft);
-  return device;
+uint32_t max_models_loaded(const ServeOptions& options, size_t models) {
+  return options.models_max ? options.models_max : uint32_t(std::min<size_t>(models, 4));
 }
 
-server::ModelFacts model_facts(const ServedFacts& facts) {
-  const RunningModel& running = facts.running;
-  const DeviceFacts device = device_facts(facts);
-  const uint64_t draft = device.draft ? device.draft->total() : 0, own = device.memory.total();
-  return {.architecture = running.model.architecture,
-          .format = running.files.format,
-          .quantization = running.files.type,
-          .license = running.files.license,
-          .parameters = uint64_t(parameters(running.model)),
-          .layers = running.model.layers.size(),
-          .file_bytes = running.files.bytes,
-          .memory = own + draft + (running.split ? running.split->on_cpu.total() : 0),
-          .gpu_memory = running.gpu ? own + draft : 0,
-          .modified = running.files.modified};
+double keep_alive_seconds(const ServeOptions& options) {
+  if (options.keep_alive.empty()) return server::ModelsOptions::forever;
+  const auto seconds = read_duration(options.keep_alive);
+  if (!seconds)
+    throw Error("--keep-alive: expected a duration such as 10m, 90s or 1h30m, or -1 for good, found {}",
+                in_quotes(options.keep_alive));
+  return *seconds < 0 ? server::ModelsOptions::forever : *seconds;
 }
 
-std::string file_of(const ServeOptions& options) {
-  return options.model == own_model_name ? "(in the program)" : find_model(options.model).path.string();
-}
-
-// For people, at the start; each line ends with a line break.
-std::string serve_lines(const ServedFacts& facts) {
-  const RunningModel& running = facts.running;
-  const DeviceFacts device = device_facts(facts);
-  std::string text;
-  const auto row = [&](const char* name, const std::string& what) { text += fmt::format("{:<10} {}\n", name, what); };
-  const auto bytes = [](uint64_t count) { return bytes_text(double(count)); };
-  row("model", fmt::format("{}: {}, {:.1f} M parameters, {}", facts.name, running.model.architecture,
-                           parameters(running.model) / 1e6, file_of(facts.options)));
-  row("device", fmt::format("{}, {}", device.name, running.backend->describe()));
-  if (running.split) row("split", running.split->text);
-  row("context", fmt::format("{} tokens", facts.context));
-  row("KV cache",
-      fmt::format("{} tokens, {}, {}", facts.kv_tokens(), bytes(device.memory.kv), name_of(running.limits.kv)));
-  row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
-                            bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
-  if (device.draft)
-    row("draft",
-        fmt::format("{}: {:.1f} M parameters, {}, up to {} tokens at once", running.draft->model.name,
-                    parameters(running.draft->model) / 1e6, bytes(device.draft->total()), running.draft_tokens));
-  row("page", facts.address + "/");
-  row("ready", fmt::format("after {:.2f} s: {}/v1", facts.load_seconds, facts.address));
-  return text;
-}
-
-// A JSON object for /v1/effective-config.
-std::string serve_config(const ServedFacts& facts) {
-  const RunningModel& running = facts.running;
-  const ServeOptions& options = facts.options;
-  const DeviceFacts device = device_facts(facts);
-  const server::HttpOptions http;  // defaults of what has no option here
-  nlohmann::ordered_json draft;    // null: there is none
-  if (device.draft)
-    draft = {{"name", running.draft->model.name},
-             {"file", options.device.draft},
-             {"tokens", running.draft_tokens},
-             {"planned_memory", device.draft->total()}};
-  const nlohmann::ordered_json json{
-      {"version", version},
-      {"model",
-       {{"name", facts.name},
-        {"architecture", running.model.architecture},
-        {"file", file_of(options)},
-        {"parameters", uint64_t(parameters(running.model))},
-        {"vocabulary", running.model.vocabulary},
-        {"context", facts.context},
-        {"width", running.model.width},
-        {"chat_template", !running.chat_template.empty()}}},
-      {"device", device.name},
-      {"split", running.split ? nlohmann::ordered_json(running.split->text) : nlohmann::ordered_json()},
-      {"backend", running.backend->describe()},
-      {"threads", running.gpu && !running.split ? 0
-                  : options.device.threads      ? options.device.threads
-                                                : hardware_threads()},
-      {"exact", options.device.exact},
-      {"deterministic", !running.gpu || options.device.deterministic},
-      {"kv",
-       {{"format", name_of(running.limits.kv)},
-        {"tokens", facts.kv_tokens()},
-        {"block_tokens", running.limits.block_tokens},
-        {"bytes", device.memory.kv}}},
-      {"rows", running.limits.rows},
-      {"limits",
-       {{"max_queue", options.max_queue},
-        {"max_stall_ms", options.engine.max_stall},
-        {"drain_seconds", options.drain_seconds},
-        {"heartbeat_seconds", options.heartbeat_seconds},
-        {"max_body_bytes", options.max_body_mb << 20},
-        {"store_bytes", options.store_mb << 20},
-        {"max_connections", options.max_connections}}},
-      {"http",
-       {{"tls", !options.tls_certificate.empty()},
-        {"threads", options.http_threads},
-        {"max_header_bytes", http.max_header},
-        {"max_bodies_bytes", http.max_bodies},
-        {"header_seconds", http.header_seconds},
-        {"body_seconds", http.body_seconds},
-        {"idle_seconds", http.idle_seconds},
-        {"write_seconds", http.write_seconds}}},
-      {"prefix_cache", !options.engine.no_prefix_cache},
-      {"speculation", options.engine.speculation},
-      {"draft", draft},
-      {"strict", options.strict},
-      {"any_model", options.any_model},
-      {"parse_special", options.parse_special},
-      {"log_prompts", options.log_prompts},
-      {"planned_memory",
-       {{"weights", device.memory.weights},
-        {"kv", device.memory.kv},
-        {"workspace", device.memory.workspace},
-        {"draft", device.draft ? device.draft->total() : 0},
-        {"total", device.memory.total() + (device.draft ? device.draft->total() : 0)}}},
-      {"measured", {{"load_seconds", facts.load_seconds}, {"peak_memory_bytes_at_load", peak_memory()}}},
-  };
-  return json.dump();
+void expect_different_names(const std::vector<server::Loadable>& all) {
+  std::set<std::string> names;
+  for (const server::Loadable& one : all)
+    if (!names.insert(one.card.name).second)
+      throw Error("expected models with different names, found two that are called {}", in_quotes(one.card.name));
 }
 
 // Members are destroyed in reverse order: the listener goes before what its handlers use.
@@ -260,11 +129,12 @@ class Server {
   // `stuck` is set if the reader of the log keeps it from being written to its end: `out` must not be used any more.
   Server(const ServeOptions& options, std::ostream& out, std::ostream& err, bool& stuck)
       : options_(options),
-        engine_options_(engine_options(options.engine)),
         err_(err),
         signals_([this] { stop(); }, [this] { reload(); }),
         messages_(err, max_messages, &stuck),
         log_(out, max_log_lines, &stuck),
+        models_(served_names(options)),
+        cpu_memory_(usable_on_cpu(options.device)),
         service_(service_options()),
         http_(listening(), [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
           service_.handle(std::move(request), std::move(responder));
@@ -276,7 +146,10 @@ class Server {
       err_ << "warning: " << options_.host
            << " may be reached from other machines, and there is no --api-key: anyone who reaches it may use it"
            << std::endl;
-    load();
+    if (models_.size() == 1 && options_.keep_alive.empty())
+      serve_one();
+    else
+      serve_several();
     wait();
     return end();
   }
@@ -303,51 +176,101 @@ class Server {
                                 .max_body = http_options(options_).max_body};
     if (!options_.no_log) with.log = [this](std::string line) { log_.write(std::move(line)); };
     with.lost_lines = [this] { return log_.lost(); };
+    with.models = {.max_loaded = max_loaded(),
+                   .keep_alive = keep_alive_seconds(options_),
+                   .load_seconds = options_.load_seconds,
+                   .max_waiting = options_.max_queue,
+                   .say = [this](std::string line) { messages_.write(std::move(line)); }};
     return with;
   }
 
-  void load() {
-    const auto start = Clock::now();
+  // Of all models.
+  DeviceOptions device_options() const {
     DeviceOptions device = options_.device;
     device.cache_tokens = options_.kv_tokens;
     device.many = true;
-    try {
-      running_ = open_running(options_.model, device, &err_, options_.engine.rows);
-      engine_options_.max_waiting = options_.max_queue;
-      engine_options_.draft = running_->draft_model();
-      engine_.emplace(running_->model, *running_->backend, running_->limits, engine_options_);
-      thread_.emplace(*engine_);
-    } catch (const std::bad_alloc&) {
-      throw Error("{}: out of memory: the system has not enough for the model, its KV cache and its workspace",
-                  file_of(options_));
+    return device;
+  }
+
+  void serve_one() {
+    const ServedName& model = models_.front();
+    model_ = std::make_unique<EngineModel>(options_, device_options(), model.model, model.name, &err_);
+    service_.serve(model_->served(), model.others);
+    say_ready(model_->lines(), fmt::format("after {:.2f} s: ", model_->load_seconds()));
+  }
+
+  void serve_several() {
+    std::vector<server::Loadable> all;
+    std::string lines;
+    for (const ServedName& model : models_) {
+      server::Loadable one{.card = {.name = model.name}, .names = model.others};
+      try {
+        one.card = model_card(model.model, model.name, options_.device.context);
+        lines += fmt::format("{:<10} {}: {}, {}, {}\n", "model", one.card.name, one.card.facts.architecture,
+                             one.card.facts.quantization, bytes_text(double(one.card.facts.file_bytes)));
+      } catch (const Error& error) {
+        if (models_.size() == 1) throw;
+        if (one.card.name.empty()) one.card.name = model.model;
+        one.problem = error.what();
+        lines += fmt::format("{:<10} {}: cannot be served: {}\n", "warning", one.card.name, one.problem);
+      }
+      one.load = [this, model = model.model, name = one.card.name](const std::vector<server::ModelFacts>& loaded) {
+        return load(model, name, loaded);
+      };
+      all.push_back(std::move(one));
     }
-    ServedFacts facts{.options = options_,
-                      .running = *running_,
-                      .name = options_.alias.empty() ? running_->model.name : options_.alias,
-                      .address = http_.address()};
-    facts.context = engine_->context();
-    facts.load_seconds = seconds_since(start);
-    service_.serve({.name = facts.name,
-                    .tokenizer = running_->tokenizer(),
-                    .chat_template = running_->chat_template,
-                    .context = facts.context,
-                    .vocabulary = running_->model.vocabulary,
-                    .width = model::embedding_width(running_->model),
-                    .engine = *thread_,
-                    .config = serve_config(facts),
-                    .facts = model_facts(facts),
-                    .generates = model::generates(running_->model),
-                    .embeds = running_->model.pooling != model::Pooling::rank,
-                    .embeds_tokens = running_->model.pooling == model::Pooling::none,
-                    .ranks = running_->ranks(),
-                    .rerank_template = running_->rerank_template,
-                    .token_types = model::token_types(running_->model),
-                    .state_width = running_->model.width});
-    std::string lines = serve_lines(facts);
-    lines.pop_back();
+    expect_different_names(all);
+    lines += fmt::format("{:<10} up to {} at a time, {}", "loaded", max_loaded(),
+                         options_.keep_alive.empty() ? "until others need their memory"
+                                                     : "for " + options_.keep_alive + " after the last request");
+    const std::string first = all.front().card.name;
+    service_.serve(std::move(all));
+    if (models_.size() == 1) service_.load(first);
+    say_ready(lines, "");
+  }
+  uint32_t max_loaded() const { return max_models_loaded(options_, models_.size()); }
+
+  // `lines`: without a line break at the end.
+  void say_ready(const std::string& lines, const std::string& after) {
     const std::lock_guard lock(mutex_);
-    messages_.write(std::move(lines));
+    messages_.write(
+        fmt::format("{}\n{:<10} {}/\n{:<10} {}{}/v1", lines, "page", http_.address(), "ready", after, http_.address()));
     loaded_ = true;
+  }
+
+  // A model beside others, within the memory that these leave.
+  std::unique_ptr<server::LoadedModel> load(const std::string& model, const std::string& name,
+                                            const std::vector<server::ModelFacts>& loaded) {
+    DeviceOptions device = device_options();
+    device.beside_others = !loaded.empty();
+    device.shares = uint32_t(std::max<size_t>(1, max_loaded() - std::min<size_t>(max_loaded(), loaded.size())));
+    uint64_t cpu = 0, gpu = 0;  // that others have
+    for (const server::ModelFacts& other : loaded) {
+      cpu += other.memory - other.gpu_memory;
+      gpu += other.gpu_memory;
+    }
+    // weights in files are counted as free by the system, so those of models in memory are subtracted here
+    const auto left = [&](uint64_t limit, uint64_t used) {
+      if (limit && used >= limit) throw server::NoRoom("{}: the other models have all memory", name);
+      return limit ? limit - used : 0;
+    };
+    device.cpu_memory = left(cpu_memory_, cpu);
+    device.gpu_memory = left(options_.device.gpu_memory, gpu);
+    std::ostringstream log;
+    const auto say_log = [&] {
+      if (std::string text = log.str(); !text.empty()) messages_.write(text.substr(0, text.size() - 1));
+    };
+    try {
+      auto opened = std::make_unique<EngineModel>(options_, device, model, name, &log);
+      say_log();
+      return opened;
+    } catch (const TooLittleMemory& error) {
+      if (loaded.empty()) throw;
+      throw server::NoRoom("{}", error.what());
+    } catch (const Error&) {
+      say_log();
+      throw;
+    }
   }
 
   void on_no_descriptor() {
@@ -401,12 +324,12 @@ class Server {
 
   void wait() {
     std::unique_lock lock(mutex_);
-    while (!stops_ && thread_->stopped().empty()) changed_.wait_for(lock, std::chrono::milliseconds(500));
+    while (!stops_ && service_.fault().empty()) changed_.wait_for(lock, std::chrono::milliseconds(500));
   }
 
   // Finishes running requests, for --drain-seconds.
   int end() {
-    const std::string fault = thread_->stopped();
+    const std::string fault = service_.fault();
     if (!fault.empty()) messages_.write("the device failed: " + fault);
     messages_.write(fmt::format("stopping: {} requests running, up to {} s for them", service_.in_progress(),
                                 options_.drain_seconds));
@@ -429,7 +352,6 @@ class Server {
   }
 
   const ServeOptions& options_;
-  engine::EngineOptions engine_options_;
   std::ostream& err_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -437,9 +359,9 @@ class Server {
   StopSignals signals_;       // before anything that has a thread
   LogWriter messages_, log_;  // to err_, where the server runs, and to standard output
   Clock::time_point next_warning_ = Clock::now();
-  std::unique_ptr<RunningModel> running_;
-  std::optional<engine::Engine> engine_;
-  std::optional<engine::EngineThread> thread_;
+  const std::vector<ServedName> models_;
+  const uint64_t cpu_memory_;           // for all models; 0: unknown
+  std::unique_ptr<EngineModel> model_;  // if there is one
   server::Service service_;
   server::HttpServer http_;
 };
@@ -459,8 +381,8 @@ std::vector<std::string> api_keys(const std::vector<std::string>& given, const s
 
 void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int& status) {
   const auto options = std::make_shared<ServeOptions>();
-  CLI::App* command = program.add_subcommand("serve", "Serve a model through an OpenAI-compatible API");
-  describe_model(*command, options->model);
+  CLI::App* command = program.add_subcommand("serve", "Serve models through an OpenAI-compatible API");
+  describe_models_to_serve(*command, options->models);
   const auto option = [command](const char* name, auto& value, const char* text, const char* type) {
     command->add_option(name, value, text)->type_name(type);
   };
@@ -491,6 +413,12 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   option("--heartbeat", options->heartbeat_seconds,
          "Seconds without a token after which a stream gets a comment; 0: never", "S");
   option("--drain-seconds", options->drain_seconds, "Time for running requests after a first SIGTERM or SIGINT", "S");
+  option("--models-max", options->models_max,
+         "Models in memory at a time, where several are served; 0: all of them, but at most 4", "N");
+  option("--keep-alive", options->keep_alive,
+         "Time after its last request for which a model stays in memory, such as 10m; default: until others need it",
+         "TIME");
+  option("--load-seconds", options->load_seconds, "Time that a request waits for its model to be loaded", "S");
   command->add_flag("--metrics-open", options->metrics_open, "Show /metrics without an API key");
   command->add_flag("--any-model", options->any_model, "Take any name of a model in requests (gpt-4o)");
   command->add_flag("--strict", options->strict, "Refuse fields of requests that have no effect");
@@ -511,7 +439,9 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
 int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   check_serve_options(options);
   // A name that is not here is answered before the port is opened: the model may be pulled then.
-  for (const std::string& name : {options.model, options.device.draft})
+  std::vector<std::string> names = options.models;
+  names.push_back(options.device.draft);
+  for (const std::string& name : names)
     if (name != own_model_name && store::find_remote_name(name)) find_model(name);
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server

@@ -1,4 +1,4 @@
-// heddle serve: a model behind an OpenAI-compatible API, until a signal stops it.
+// heddle serve: models behind an OpenAI-compatible API, until a signal stops it.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -11,7 +11,7 @@
 namespace heddle {
 
 struct ServeOptions {
-  std::string model;
+  std::vector<std::string> models;  // one that is loaded at the start, or several that are loaded for requests
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   std::string alias;                  // name of the model in the API; empty: its file name
@@ -23,7 +23,10 @@ struct ServeOptions {
   uint32_t kv_tokens = 0;  // 0: see tokens_for_many() in device_memory.cpp
   double drain_seconds = 30, heartbeat_seconds = 5;
   uint64_t max_body_mb = 16;
-  uint64_t store_mb = 64;  // for responses of /v1/responses
+  uint64_t store_mb = 64;   // for responses of /v1/responses
+  uint32_t models_max = 0;  // in memory at a time; 0: as many as are served, up to four
+  std::string keep_alive;   // a duration; empty: models stay until others need their memory
+  double load_seconds = 600;
   uint32_t max_connections = 10'000;
   uint32_t http_threads = 2;
   bool any_model = false, strict = false, parse_special = false, metrics_open = false;

@@ -34,12 +34,12 @@ ApiError context_exceeded(std::string field, size_t prompt, uint32_t context) {
 }
 
 ApiError model_not_found(std::string_view asked, std::string_view served) {
-  return {404,
-          "model_not_found",
-          "model",
-          "The model {} does not exist here. The model served is {}",
-          in_quotes(asked, 100),
-          in_quotes(served, 200)};
+  return {404,   "model_not_found", "model", "The model {} does not exist here. Served here: {}", in_quotes(asked, 100),
+          served};
+}
+
+ApiError model_not_loaded(std::string_view name, std::string_view why) {
+  return {503, "model_not_loaded", "model", "{} could not be loaded: {}", in_quotes(name, 200), why};
 }
 
 ApiError busy(std::string_view reason, const engine::Metrics& metrics) {

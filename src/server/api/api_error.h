@@ -42,7 +42,8 @@ ApiError bad_field(std::string field, fmt::format_string<Args...> text, Args&&..
 
 ApiError context_exceeded(std::string field, size_t prompt,
                           uint32_t context);                                // 400: no room for the prompt and a token
-ApiError model_not_found(std::string_view asked, std::string_view served);  // 404
+ApiError model_not_found(std::string_view asked, std::string_view served);  // 404; `served`: Models::names()
+ApiError model_not_loaded(std::string_view name, std::string_view why);     // 503
 ApiError busy(std::string_view reason, const engine::Metrics& metrics);     // 429, with an estimate of when to retry
 ApiError unavailable(std::string_view reason);                              // 503, to be retried in 5 seconds
 ApiError server_fault(std::string_view reason);                             // 500

@@ -107,9 +107,9 @@ std::string embeddings_json(std::string_view model, std::span<const std::vector<
 
 void embed_inputs(const Call& call, std::vector<std::vector<text::TokenId>> inputs, EmbedOptions options,
                   WriteEmbeddings write) {
-  if (!call.model->served().embeds)
+  if (!call.model->card().embeds)
     throw ApiError(400, "", "model", "{} gives no embeddings: it is a reranker (POST /v1/rerank)",
-                   call.model->served().name);
+                   call.model->card().name);
   std::make_shared<EmbeddingJob>(call, std::move(options), std::move(write))->begin(std::move(inputs));
 }
 
@@ -126,7 +126,7 @@ void cut_vectors(std::vector<std::vector<float>>& vectors, std::optional<uint32_
 }
 
 void expect_width(const Call& call, std::optional<uint32_t> dimensions) {
-  const uint32_t width = call.model->served().width;
+  const uint32_t width = call.model->card().width;
   if (dimensions && *dimensions > width)
     throw bad_field("dimensions", "dimensions: expected at most {}, the width of the model's embeddings, found {}",
                     width, *dimensions);
@@ -138,7 +138,7 @@ void embeddings(const Call& call) {
   expect_width(call, request.dimensions);
   const auto write = [model = call.model, base64 = request.base64](std::span<const std::vector<float>> vectors,
                                                                    uint64_t prompt_tokens) {
-    return embeddings_json(model->served().name, vectors, base64, prompt_tokens);
+    return embeddings_json(model->card().name, vectors, base64, prompt_tokens);
   };
   embed_inputs(call, encode(*call.model, request.inputs, "input", 0),
                {.field = "input", .user = std::move(request.user), .dimensions = request.dimensions}, write);
@@ -161,10 +161,10 @@ void llama_embedding(const Call& call) {
   const LlamaEmbeddingRequest request = call.read(read_llama_embedding);
   const Served& served = call.model->served();
   // Pooled vectors have a length of 1 here; states of tokens are as they are, as in llama.cpp.
-  const bool pool = !served.embeds_tokens;
+  const bool pool = !served.card.embeds_tokens;
   if (pool && !request.normalise)
     throw bad_field("embd_normalize", "embd_normalize: expected 2: embeddings have a length of 1 here, found -1");
-  const size_t width = pool ? served.width : served.state_width;
+  const size_t width = pool ? served.card.width : served.state_width;
   const auto write = [width](std::span<const std::vector<float>> texts, uint64_t) {
     std::string out;
     uint64_t index = 0;

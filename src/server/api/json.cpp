@@ -48,6 +48,12 @@ Json parse_body(std::string_view body) {
   }
 }
 
+std::string model_field(std::string_view body) {
+  const Json json = parse_body(body);
+  IgnoredFields ignored;
+  return Fields(json, &ignored).text("model").value_or("");
+}
+
 void IgnoredFields::add(std::string place) {
   constexpr size_t max_names = 32, max_name = 80;
   std::string name;

@@ -16,6 +16,8 @@ namespace heddle::server {
 
 // The body of a request. Throws an ApiError that says where it is not JSON.
 Json parse_body(std::string_view body);
+// Its field "model"; empty: it has none. Throws an ApiError as if the whole body were read.
+std::string model_field(std::string_view body);
 
 // The fields of a body that were taken without effect.
 class IgnoredFields {

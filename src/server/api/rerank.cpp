@@ -41,7 +41,7 @@ class RerankJob : public EngineJob {
     scores_[which] = event.rank_score;
   }
   void on_end() override {
-    exchange().send_json(rerank_json(exchange().id(), model().served().name, request_, scores_, usage_.prompt));
+    exchange().send_json(rerank_json(exchange().id(), model().card().name, request_, scores_, usage_.prompt));
   }
   void on_error(const ApiError& error) override { exchange().fail(error); }
   void summarize(LogEntry& entry) const override { entry.tokens = usage_; }
@@ -125,24 +125,24 @@ void rerank(const Call& call) {
   RerankRequest request = call.read(read_rerank);
   call.expect_model(request.model);
   const Served& served = call.model->served();
-  if (!served.ranks)
+  if (!served.card.ranks)
     throw ApiError(400, "", "model", "{} is not a reranker: it has no classifier that scores a query and a document",
-                   served.name);
+                   served.card.name);
   const std::string field = request.is_tei ? "texts" : "documents";
   const text::RankText joined(served.tokenizer, served.rerank_template);
   std::vector<text::EncodedPair> pairs;
   bool cut = false;
-  const size_t most = request.truncate ? served.context : SIZE_MAX;
+  const size_t most = request.truncate ? served.card.context : SIZE_MAX;
   for (const std::string& document : request.documents) {
     const std::string place = element(field, pairs.size());
-    if (most == SIZE_MAX && request.max_document == SIZE_MAX && document.size() > far * served.context)
+    if (most == SIZE_MAX && request.max_document == SIZE_MAX && document.size() > far * served.card.context)
       encode_within(*call.model, document, {.add_special = false, .parse_special = false}, place);  // refuses most
     auto encoded = joined.encode(request.query, document, request.max_document, most);
     cut |= encoded.cut > 0 && request.truncate;
     pairs.push_back(std::move(encoded.pair));
     expect_fits(*call.model, place, pairs.back().ids.size(), 0);
   }
-  if (cut) call.exchange->add_header("X-Heddle-Clamped", fmt::format("{}={}", field, served.context));
+  if (cut) call.exchange->add_header("X-Heddle-Clamped", fmt::format("{}={}", field, served.card.context));
   std::make_shared<RerankJob>(call, std::move(request))->begin(std::move(pairs));
 }
 

@@ -120,7 +120,7 @@ engine::Constrained GenerationJob::compile() const {
   engine::Constrained compiled{.masks = compile_masks()};
   if (request_.answer) compiled.budget = request_.answer->budget;
   const std::vector<text::TokenId>& own = request_.end_tokens ? *request_.end_tokens : model().tokenizer().end_tokens();
-  const auto has_logits = [&](text::TokenId id) { return id < model().served().vocabulary; };
+  const auto has_logits = [&](text::TokenId id) { return id < model().card().vocabulary; };
   const bool marks = !request_.shown_tokens.empty();
   compiled.tokenize = [&tokenizer = model().tokenizer(), marks](std::string_view text) -> std::vector<text::TokenId> {
     try {
@@ -134,7 +134,7 @@ engine::Constrained GenerationJob::compile() const {
 }
 
 void GenerationJob::begin() {
-  const uint32_t vocabulary = model().served().vocabulary;
+  const uint32_t vocabulary = model().card().vocabulary;
   engine::Request request{.sampling = request_.sampling,
                           .n = request_.best_of,
                           .priority = request_.priority,

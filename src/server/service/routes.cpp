@@ -17,9 +17,12 @@
 namespace heddle::server {
 namespace {
 
+using Needs = Route::Rules::Needs;
+
 constexpr Route::Rules generates{.has_body = true, .is_generation = true, .has_trace = true, .generates = true},
-    embeds{.has_body = true, .is_generation = true}, uses_tokenizer{.has_body = true}, about_model{},
-    about_server{.needs_model = false}, without_key{.needs_key = false, .needs_model = false};
+    embeds{.has_body = true, .is_generation = true}, uses_tokenizer{.has_body = true},
+    about_models{.needs = Needs::models}, asks_about_model{.needs = Needs::models, .has_body = true},
+    about_server{.needs = Needs::nothing}, without_key{.needs_key = false, .needs = Needs::nothing};
 
 constexpr Route table[] = {
     // OpenAI's API
@@ -35,23 +38,23 @@ constexpr Route table[] = {
     {"POST", "/v1/rerank", rerank, embeds},
     {"POST", "/v2/rerank", rerank, embeds},
     {"POST", "/rerank", rerank, embeds},
-    {"GET", "/v1/models", list_models, about_model},
-    {"GET", models_path, show_model, about_model},
+    {"GET", "/v1/models", list_models, about_models},
+    {"GET", models_path, show_model, about_models},
     // Anthropic's API
     {"POST", "/v1/messages", create_message, generates, anthropic_error, "request-id"},
     {"POST", "/v1/messages/count_tokens", count_message_tokens, uses_tokenizer, anthropic_error, "request-id"},
-    {"GET", "/v1/models", list_anthropic_models, about_model, anthropic_error, "request-id", "anthropic-version"},
-    {"GET", models_path, show_anthropic_model, about_model, anthropic_error, "request-id", "anthropic-version"},
+    {"GET", "/v1/models", list_anthropic_models, about_models, anthropic_error, "request-id", "anthropic-version"},
+    {"GET", models_path, show_anthropic_model, about_models, anthropic_error, "request-id", "anthropic-version"},
     // Ollama's API
     {"POST", "/api/chat", ollama_chat, generates, ollama_error},
     {"POST", "/api/generate", ollama_generate, generates, ollama_error},
     {"POST", "/api/embed", ollama_embed, embeds, ollama_error},
     {"POST", "/api/embeddings", ollama_embeddings, embeds, ollama_error},
-    {"GET", "/api/tags", ollama_tags, about_model, ollama_error},
-    {"POST", "/api/show", ollama_show, uses_tokenizer, ollama_error},
-    {"GET", "/api/ps", ollama_ps, about_model, ollama_error},
+    {"GET", "/api/tags", ollama_tags, about_models, ollama_error},
+    {"POST", "/api/show", ollama_show, asks_about_model, ollama_error},
+    {"GET", "/api/ps", ollama_ps, about_models, ollama_error},
     {"GET", "/api/version", ollama_version, about_server, ollama_error},
-    {"POST", "/api/pull", ollama_pull, uses_tokenizer, ollama_error},
+    {"POST", "/api/pull", ollama_pull, asks_about_model, ollama_error},
     {"POST", "/api/create", ollama_has_no_store, about_server, ollama_error},
     {"POST", "/api/copy", ollama_has_no_store, about_server, ollama_error},
     {"POST", "/api/push", ollama_has_no_store, about_server, ollama_error},
@@ -70,15 +73,18 @@ constexpr Route table[] = {
     {"POST", "/embeddings", llama_embedding, embeds, llama_error},
     {"POST", "/v1/reranking", rerank, embeds},
     {"POST", "/reranking", rerank, embeds},
-    {"GET", "/props", show_props, about_model, llama_error},
-    {"GET", "/slots", show_slots, about_model, llama_error},
+    {"GET", "/props", show_props, about_models, llama_error},
+    {"GET", "/slots", show_slots, about_models, llama_error},
+    {"GET", "/models", list_models, about_models, llama_error},
+    {"POST", "/models/load", load_model, asks_about_model, llama_error},
+    {"POST", "/models/unload", unload_model, asks_about_model, llama_error},
     // vLLM's server
     {"GET", "/version", show_version, about_server},
     {"GET", "/load", show_load, about_server},
     {"GET", "/ping", show_ready, without_key},
     {"POST", "/ping", show_ready, without_key},
     // the state of the server
-    {"GET", "/v1/effective-config", show_config, about_model},
+    {"GET", "/v1/effective-config", show_config, about_models},
     {"GET", "/v1/traces", show_traces, about_server},
     // the page; "/" itself is for programs too
     {"GET", "/", show_root, without_key},

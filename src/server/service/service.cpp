@@ -1,5 +1,5 @@
 // From a request to the handler of its route, and from what goes wrong to an error response. Before that: API keys,
-// origins, workers, and the model that is served.
+// origins and workers.
 #include "server/service/service.h"
 
 #include <openssl/crypto.h>
@@ -11,9 +11,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "chat/conversation.h"
-#include "chat/detect.h"
 #include "server/http/inflate.h"
+#include "server/http/query.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -95,20 +94,21 @@ Workers::Workers(size_t threads, size_t max_waiting, size_t max_bytes)
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
 }
 
-Workers::~Workers() {
+void Workers::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool Workers::push(size_t bytes, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
     const bool fits = waiting_.empty() || (bytes_ <= max_bytes_ && bytes <= max_bytes_ - bytes_);
-    if (waiting_.size() >= max_waiting_ || !fits) return false;
+    if (stopping_ || waiting_.size() >= max_waiting_ || !fits) return false;
     waiting_.push_back({bytes, std::move(task)});
     bytes_ += bytes;
   }
@@ -129,104 +129,6 @@ void Workers::run() {
     task.run = nullptr;  // what it holds is destroyed without the lock
     lock.lock();
   }
-}
-
-int64_t unix_time() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
-
-ServedModel::ServedModel(Served served)
-    : served_(std::move(served)),
-      constraints_(std::make_unique<Constraints>(served_.tokenizer, served_.vocabulary)),
-      created_(unix_time()) {
-  if (served_.chat_template.empty()) {
-    no_template_ = "the model has no chat template: use /v1/completions";
-    return;
-  }
-  try {
-    template_.emplace(served_.chat_template);
-    chat_format_ = std::make_shared<const chat::ChatFormat>(chat::detect_format(*template_, served_.chat_template));
-  } catch (const Error& error) {  // completions work all the same
-    no_template_ = fmt::format("the model's chat template cannot be used: {}", error.what());
-  }
-}
-
-namespace {
-
-// Cuts what the template writes behind the content of the last message, so that the answer goes on with it.
-void end_within_last(const Conversation& conversation, text::RenderedTemplate& prompt) {
-  const Json messages = Json::parse(conversation.messages);
-  const Json& last = messages.back();
-  const std::string place = element(conversation.field, messages.size() - 1);
-  if (last["role"] != "assistant" || !last.contains("content") || !last["content"].is_string() ||
-      last.contains("tool_calls"))
-    throw bad_field("continue_final_message", "continue_final_message: expected a text of the assistant at {}", place);
-  const auto& whole = last["content"].get_ref<const std::string&>();
-  constexpr std::string_view blank = " \t\r\n";
-  const size_t begin = std::min(whole.find_first_not_of(blank), whole.size());
-  // templates often strip a text, so that the blanks around it may not be there
-  const std::string content = whole.substr(begin, whole.find_last_not_of(blank) + 1 - begin);
-  if (content.empty())
-    throw bad_field("continue_final_message", "continue_final_message: expected a text at {}, found none", place);
-  const size_t at = prompt.text.rfind(content), end = at + content.size();
-  const auto holds = [&](const text::TextRange& range) { return range.begin <= at && end <= range.end; };
-  if (at == prompt.text.npos || std::ranges::none_of(prompt.given, holds))
-    throw bad_field("continue_final_message",
-                    "continue_final_message: the model's chat template does not write the text of {} as it is", place);
-  size_t kept = end;  // with the blanks, where they are
-  for (size_t i = whole.find_last_not_of(blank) + 1; i < whole.size() && prompt.text[kept] == whole[i]; ++i) ++kept;
-  text::TextRanges given;
-  text::add_ranges(given, prompt.given, 0, kept, 0);
-  prompt.given = std::move(given);
-  prompt.text.resize(kept);
-}
-
-}  // namespace
-
-RenderedChat ServedModel::render(const Conversation& conversation) const {
-  if (!template_) throw bad_field(conversation.field, "{}", no_template_);
-  const auto text_of = [&](std::optional<text::TokenId> id) {
-    return id ? std::string(tokenizer().text(*id)) : std::string();
-  };
-  try {
-    chat::PreparedConversation prepared = chat::prepare(chat_format_, {.messages = conversation.messages,
-                                                                       .tools = conversation.tools,
-                                                                       .variables = conversation.variables,
-                                                                       .effort = conversation.effort});
-    text::RenderedTemplate prompt = template_->render_ranges(
-        {.messages = std::move(prepared.messages),
-         .tools = std::move(prepared.tools),
-         .extra = std::move(prepared.variables),
-         .bos = text_of(tokenizer().bos()),
-         .eos = text_of(tokenizer().eos()),
-         .add_generation_prompt = conversation.add_generation_prompt && !conversation.continues_last,
-         .now = unix_time()});
-    if (conversation.continues_last) end_within_last(conversation, prompt);
-    return {std::move(prompt.text), std::move(prompt.given), std::move(prepared.format)};
-  } catch (const ApiError&) {
-    throw;
-  } catch (const text::TemplateRefused& error) {
-    throw bad_field(conversation.field, "the model's chat template refuses: {}", error.what());
-  } catch (const Error& error) {
-    throw bad_field(conversation.field, "the model's chat template failed: {}", error.what());
-  }
-}
-
-ChatTokens ServedModel::chat_tokens(const chat::ChatFormat& format, bool calls) const {
-  ChatTokens tokens;
-  tokens.ends = tokenizer().end_tokens();
-  const std::vector<std::string> marks = format.marks();
-  const auto is_mark = [&](std::string_view text) {
-    return std::any_of(marks.begin(), marks.end(),
-                       [&](const std::string& mark) { return mark.find(text) != mark.npos; });
-  };
-  for (text::TokenId id = 0; id < tokenizer().size() && !marks.empty(); ++id)
-    if (tokenizer().is_special(id) && !tokenizer().bytes(id).empty() && is_mark(tokenizer().bytes(id)))
-      tokens.shown.push_back(id);
-  if (format.calls.kind == chat::CallFormat::Kind::harmony)  // ends a message, of which an answer may have several
-    std::erase_if(tokens.ends, [&](text::TokenId id) { return tokenizer().bytes(id) == "<|end|>"; });
-  if (calls)
-    for (const std::string& text : format.calls.end_tokens)
-      if (const auto id = tokenizer().find(text)) tokens.ends.push_back(*id);
-  return tokens;
 }
 
 namespace {
@@ -290,7 +192,8 @@ ServiceState::ServiceState(ServiceOptions options)
     : options_(std::move(options)),
       traffic_(std::make_shared<Traffic>(options_.log, options_.log_prompts)),
       responses_(std::make_shared<ResponseStore>(ResponseStore::Limits{.bytes = options_.store_bytes})),
-      workers_(std::in_place, worker_threads, max_waiting, max_waiting_bytes),
+      workers_(worker_threads, max_waiting, max_waiting_bytes),
+      models_(std::in_place, options_.models),
       keys_(std::make_shared<const ApiKeys>(options_.keys)) {
   const std::string& origin = options_.cors_origin;
   if (!origin.empty() && origin != "*" && !is_origin(origin))
@@ -301,9 +204,10 @@ ServiceState::ServiceState(ServiceOptions options)
 
 ServiceState::~ServiceState() {
   drain();
-  workers_.reset();
+  workers_.stop();
   traffic_->cancel_all();
   traffic_->wait_until_idle();
+  models_.reset();
 }
 
 void ServiceState::send_heartbeats(const std::stop_token& stop) const {
@@ -334,21 +238,10 @@ std::shared_ptr<const ApiKeys> ServiceState::keys() const {
   return keys_;
 }
 
-void ServiceState::serve(Served served) {
-  auto model = std::make_shared<const ServedModel>(std::move(served));
-  const std::lock_guard lock(mutex_);
-  model_ = std::move(model);
-}
-
 void ServiceState::drain() {
   traffic_->drain();
   const std::lock_guard lock(mutex_);
   draining_ = true;
-}
-
-std::shared_ptr<const ServedModel> ServiceState::model() const {
-  const std::lock_guard lock(mutex_);
-  return model_;
 }
 
 bool ServiceState::draining() const {
@@ -404,25 +297,44 @@ void ServiceState::dispatch(const std::shared_ptr<Exchange>& exchange) {
   on_worker(exchange, size, [this, exchange, &route, trace] { call(exchange, route, trace); });
 }
 
+// The name of the model that a request asks for; empty: it names none. With one model, the handler looks at the name.
+std::string ServiceState::asked_model(const Exchange& exchange, const Route& route) const {
+  if (models_->size() == 1) return {};
+  const HttpRequest& request = exchange.request();
+  std::string name =
+      route.rules.has_body ? model_field(request.body) : query_value(request.query, "model").value_or("");
+  if (models_->find(name)) return name;
+  if (!options_.any_model) throw model_not_found(name, models_->names());
+  return {};
+}
+
 void ServiceState::call(const std::shared_ptr<Exchange>& exchange, const Route& route, TraceLevel trace) {
+  using Needs = Route::Rules::Needs;
   if (exchange->cancelled() == Cancelled::client_gone) return exchange->end_cancelled();
-  std::shared_ptr<const ServedModel> served = model();
-  if (route.rules.needs_model && !served) throw unavailable("the model is being loaded");
+  if (route.rules.needs != Needs::nothing && models_->empty()) throw unavailable("the model is being loaded");
   if (route.rules.is_generation && draining())
     throw unavailable("the server is shutting down and takes no more requests");
-  if (route.rules.generates && !served->served().generates)
-    throw ApiError(400, "", "model", "{} generates no text: it is {}", served->served().name,
-                   served->served().ranks ? "a reranker, which scores documents (POST /v1/rerank)"
-                                          : "an encoder, which gives embeddings (POST /v1/embeddings)");
   if (route.rules.has_body) exchange->expand_body(options_.max_body);
-  route.handler({*this, exchange, std::move(served), trace});
+  if (route.rules.needs != Needs::model) return call_with(nullptr, exchange, route, trace);
+  models_->request(*models_->find(asked_model(*exchange, route)), exchange,
+                   [this, exchange, &route, trace](std::shared_ptr<const ServedModel> model) {
+                     guarded(*exchange, [&] { call_with(std::move(model), exchange, route, trace); });
+                   });
+}
+
+void ServiceState::call_with(std::shared_ptr<const ServedModel> model, const std::shared_ptr<Exchange>& exchange,
+                             const Route& route, TraceLevel trace) {
+  if (exchange->cancelled() == Cancelled::client_gone) return exchange->end_cancelled();
+  if (route.rules.generates && !model->card().generates)
+    throw ApiError(400, "", "model", "{} generates no text: it is {}", model->card().name,
+                   model->card().ranks ? "a reranker, which scores documents (POST /v1/rerank)"
+                                       : "an encoder, which gives embeddings (POST /v1/embeddings)");
+  route.handler({*this, exchange, std::move(model), trace});
 }
 
 void ServiceState::on_worker(const std::shared_ptr<Exchange>& exchange, size_t bytes, std::function<void()> work) {
-  if (workers_->push(bytes, [exchange, work = std::move(work)] { guarded(*exchange, work); })) return;
-  const auto served = model();
-  throw busy("too many long requests wait to be read: try again later",
-             served ? served->engine().metrics() : engine::Metrics());
+  if (workers_.push(bytes, [exchange, work = std::move(work)] { guarded(*exchange, work); })) return;
+  throw busy("too many long requests wait to be read: try again later", engine::Metrics());
 }
 
 void ServiceState::no_route(Exchange& exchange, std::string allowed) const {
@@ -441,12 +353,22 @@ void ServiceState::no_route(Exchange& exchange, std::string allowed) const {
 }
 
 void Call::expect_model(const std::string& name) const {
-  const std::string& served = model->served().name;
-  if (!name.empty() && name != served && !service.options().any_model) throw model_not_found(name, served);
-  exchange->log().model = served;
+  const std::string& own = model->card().name;
+  if (!name.empty() && service.models().find(name) != own && !service.options().any_model)
+    throw model_not_found(name, service.models().names());
+  exchange->log().model = own;
+}
+
+ListedModel Call::describe(std::string_view name) const {
+  if (!service.models().find(name)) {
+    if (!service.options().any_model) throw model_not_found(name, service.models().names());
+    name = {};
+  }
+  return service.models().describe(name);
 }
 
 bool Call::is_strict() const { return service.options().strict; }
+bool Call::puts_away() const { return service.models().puts_away(); }
 
 void Call::tell_ignored(const IgnoredFields& ignored) const {
   if (!ignored.names().empty())
@@ -459,7 +381,12 @@ void Call::on_worker(size_t bytes, std::function<void()> work) const {
 
 Service::Service(ServiceOptions options) : state_(std::make_unique<ServiceState>(std::move(options))) {}
 Service::~Service() = default;
-void Service::serve(Served served) { state_->serve(std::move(served)); }
+void Service::serve(Served served, std::vector<std::string> names) {
+  state_->models().serve(std::move(served), std::move(names));
+}
+void Service::load(std::string_view model) { state_->models().load(model); }
+void Service::serve(std::vector<Loadable> models) { state_->models().serve(std::move(models)); }
+std::string Service::fault() const { return state_->models().fault(); }
 void Service::drain() { state_->drain(); }
 void Service::set_keys(const std::vector<std::string>& keys) { state_->set_keys(keys); }
 size_t Service::in_progress() const { return state_->traffic().in_progress(); }

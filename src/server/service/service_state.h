@@ -17,6 +17,7 @@
 #include "server/api/json.h"
 #include "server/api/responses/response_store.h"
 #include "server/service/exchange.h"
+#include "server/service/models.h"
 #include "server/service/service.h"
 #include "server/status/status.h"
 
@@ -28,28 +29,40 @@ class ServiceState;
 struct Call {
   ServiceState& service;
   std::shared_ptr<Exchange> exchange;
-  std::shared_ptr<const ServedModel> model;  // null while it is being loaded, for routes that do not need it
+  std::shared_ptr<const ServedModel> model;  // of routes that need one
   TraceLevel trace = TraceLevel::none;
 
-  // Reads the body by read(body, rules), then frees it.
+  // Reads the body by read(body, rules), or by read(body, ignored) where it does not depend on the model, then frees
+  // it.
   template <class Read>
   auto read(Read&& read) const {
     IgnoredFields ignored;
-    RequestRules rules = model->rules();
-    if (!is_strict()) rules.ignored = &ignored;
-    auto request = read(exchange->request().body, rules);
+    IgnoredFields* const taken = is_strict() ? nullptr : &ignored;
+    auto request = [&] {
+      if constexpr (std::is_invocable_v<Read, std::string, IgnoredFields*>) {
+        return read(exchange->request().body, taken);
+      } else {
+        RequestRules rules = model->rules();
+        rules.ignored = taken;
+        rules.puts_away = puts_away();
+        return read(exchange->request().body, rules);
+      }
+    }();
     exchange->free_body();
     tell_ignored(ignored);
     return request;
   }
-  // Throws an ApiError 404 unless this is the model's name, or empty, or the server takes any name.
+  // Throws an ApiError 404 unless this means the model, or is empty, or the server takes any name.
   void expect_model(const std::string& name) const;
+  // Of routes that need the list of models alone: the model that a name means. Throws an ApiError 404 if there is none.
+  ListedModel describe(std::string_view name) const;
   // Continues on a worker thread, where work may take long. Throws an ApiError 429 if too much work waits there.
   // `bytes`: memory that is held until then.
   void on_worker(size_t bytes, std::function<void()> work) const;
 
  private:
   bool is_strict() const;
+  bool puts_away() const;
   void tell_ignored(const IgnoredFields& ignored) const;  // in a header of the response
 };
 
@@ -58,8 +71,10 @@ struct Route {
   std::string_view path;  // one that ends with a slash, but "/", stands for all paths that begin with it
   void (*handler)(const Call& call);
   struct Rules {
-    bool needs_key = true;       // if the server has API keys
-    bool needs_model = true;     // 503 while the model is being loaded
+    bool needs_key = true;  // if the server has API keys
+    // 503 until the models are known. A model: it is chosen by the field "model" of the body, or by that of the query,
+    // and loaded first.
+    enum class Needs { nothing, models, model } needs = Needs::model;
     bool has_body = false;       // JSON; a long one is read by a worker thread
     bool is_generation = false;  // new work for the engine: 503 while the server drains
     bool has_trace = false;      // takes X-Trace-Level
@@ -99,8 +114,9 @@ class Workers {
  public:
   // Limits of the queue: the number of tasks, and their bytes together.
   Workers(size_t threads, size_t max_waiting, size_t max_bytes);
-  ~Workers();  // runs what waits
+  ~Workers() { stop(); }
 
+  void stop();  // runs what waits; nothing is taken after this
   // False: the queue is full. One task is taken whatever its size. `task` must not throw.
   bool push(size_t bytes, std::function<void()> task);
 
@@ -126,7 +142,6 @@ class ServiceState {
   explicit ServiceState(ServiceOptions options);
   ~ServiceState();
 
-  void serve(Served served);
   void drain();
   void set_keys(const std::vector<std::string>& keys);
   void handle(HttpRequest request, std::shared_ptr<Responder> responder);
@@ -137,7 +152,7 @@ class ServiceState {
   Traffic& traffic() const { return *traffic_; }
   TrafficCounts counts() const;  // of the traffic, and of lost lines
   std::shared_ptr<const ApiKeys> keys() const;
-  std::shared_ptr<const ServedModel> model() const;  // null while it is being loaded
+  Models& models() { return *models_; }
   bool draining() const;
   std::shared_ptr<ResponseStore> responses() const { return responses_; }
   // See Call::on_worker.
@@ -146,16 +161,19 @@ class ServiceState {
  private:
   void dispatch(const std::shared_ptr<Exchange>& exchange);
   void call(const std::shared_ptr<Exchange>& exchange, const Route& route, TraceLevel trace);
+  void call_with(std::shared_ptr<const ServedModel> model, const std::shared_ptr<Exchange>& exchange,
+                 const Route& route, TraceLevel trace);
+  std::string asked_model(const Exchange& exchange, const Route& route) const;
   void no_route(Exchange& exchange, std::string allowed) const;
   void send_heartbeats(const std::stop_token& stop) const;
 
   const ServiceOptions options_;
   const std::shared_ptr<Traffic> traffic_;
   const std::shared_ptr<ResponseStore> responses_;
-  std::optional<Workers> workers_;
+  Workers workers_;
+  std::optional<Models> models_;
 
   mutable std::mutex mutex_;  // guards the members below
-  std::shared_ptr<const ServedModel> model_;
   std::shared_ptr<const ApiKeys> keys_;
   bool draining_ = false;
 

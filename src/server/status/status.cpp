@@ -1,4 +1,4 @@
-// GET routes about the server and its model, and Prometheus' text format.
+// GET routes about the server, and Prometheus' text format.
 #include "server/status/status.h"
 
 #include <prometheus/text_serializer.h>
@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "base/version.h"
 #include "server/api/openai/openai.h"
+#include "server/http/query.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -27,36 +28,6 @@ void send_health(const Call& call, std::string_view status, std::string_view rea
     response.headers.push_back({"Retry-After", "5"});
   }
   call.exchange->send(std::move(response));
-}
-
-// "a%2Fb" -> "a/b": names of models may have slashes, and clients escape them.
-std::string unescaped(std::string_view text) {
-  const auto digit = [](char c) -> int {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = char(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  std::string out;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const bool escape = text[at] == '%' && at + 2 < text.size() && digit(text[at + 1]) >= 0 && digit(text[at + 2]) >= 0;
-    out += escape ? char(digit(text[at + 1]) * 16 + digit(text[at + 2])) : text[at];
-    if (escape) at += 2;
-  }
-  return out;
-}
-
-OrderedJson model_json(const ServedModel& model) {
-  const Served& served = model.served();
-  return {{"id", replace_invalid_utf8(served.name)},
-          {"object", "model"},
-          {"created", model.created()},
-          {"owned_by", "heddle"},
-          {"max_model_len", served.context},
-          {"meta",
-           {{"context", served.context},
-            {"vocabulary", served.vocabulary},
-            {"width", served.width},
-            {"chat", !served.chat_template.empty()}}}};
 }
 
 OrderedJson quantiles(const engine::Histogram& seconds) {
@@ -98,26 +69,10 @@ OrderedJson measured(const ServedModel& model, const TrafficCounts& traffic) {
 void show_live(const Call& call) { send_health(call, "ok"); }
 
 void show_ready(const Call& call) {
-  if (const std::string failure = call.model ? call.model->engine().stopped() : ""; !failure.empty())
+  if (const std::string failure = call.service.models().fault(); !failure.empty())
     return send_health(call, "failed", failure);
   if (call.service.draining()) return send_health(call, "draining");
-  send_health(call, call.model ? "ok" : "loading");
-}
-
-void list_models(const Call& call) {
-  const OrderedJson list{{"object", "list"}, {"data", OrderedJson::array({model_json(*call.model)})}};
-  call.exchange->send_json(list.dump());
-}
-
-void expect_model_in_path(const Call& call) {
-  const std::string name = unescaped(std::string_view(call.exchange->request().path).substr(models_path.size()));
-  const std::string& served = call.model->served().name;
-  if (name != served) throw model_not_found(name, served);
-}
-
-void show_model(const Call& call) {
-  expect_model_in_path(call);
-  call.exchange->send_json(model_json(*call.model).dump());
+  send_health(call, call.service.models().empty() ? "loading" : "ok");
 }
 
 void show_version(const Call& call) { call.exchange->send_json(OrderedJson{{"version", version}}.dump()); }
@@ -129,14 +84,20 @@ void show_load(const Call& call) {
 
 void show_config(const Call& call) {
   const ServiceOptions& options = call.service.options();
-  const std::string& config = call.model->served().config;
-  OrderedJson page{{"version", version}, {"model", model_json(*call.model)}};
+  const ListedModel model = call.describe(query_value(call.exchange->request().query, "model").value_or(""));
+  const std::string config = model.model ? model.model->served().config : "";
+  OrderedJson page{{"version", version}, {"model", OrderedJson::parse(model_json(model))}};
   page["config"] = OrderedJson::parse(config.empty() ? "{}" : config);
   page["service"] = {{"api_keys", call.service.keys()->size()},
                      {"cors_origin", options.cors_origin.empty() ? OrderedJson() : OrderedJson(options.cors_origin)},
                      {"log_prompts", options.log_prompts}};
+  const auto seconds = [](double value) { return value < ModelsOptions::forever ? OrderedJson(value) : OrderedJson(); };
+  page["models"] = {{"all", call.service.models().size()},
+                    {"max_loaded", options.models.max_loaded},
+                    {"keep_alive_seconds", seconds(options.models.keep_alive)},
+                    {"load_seconds", options.models.load_seconds}};
   page["limits"] = OrderedJson::parse(sampling_limits());
-  page["measured"] = measured(*call.model, call.service.traffic().counts());
+  page["measured"] = model.model ? measured(*model.model, call.service.traffic().counts()) : OrderedJson();
   call.exchange->send_json(page.dump());
 }
 
@@ -146,9 +107,10 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-// Metrics of one name are one family; they come one after the other.
+// Metrics of one name are one family. With `model`, its name is a label of each metric.
 class Families {
  public:
+  void of_model(std::string_view model) { model_ = model; }
   void counter(const engine::MetricName& name, uint64_t value) {
     add(name, MetricType::Counter).counter.value = double(value);
   }
@@ -167,9 +129,11 @@ class Families {
     }
   }
   ClientMetric& add(const engine::MetricName& name, MetricType type) {
-    if (all_.empty() || all_.back().name != name.name)
-      all_.push_back({std::string(name.name), std::string(name.help), type, {}});
-    ClientMetric& metric = all_.back().metric.emplace_back();
+    auto family = std::ranges::find(all_, name.name, &MetricFamily::name);
+    if (family == all_.end())
+      family = all_.insert(all_.end(), {std::string(name.name), std::string(name.help), type, {}});
+    ClientMetric& metric = family->metric.emplace_back();
+    if (!model_.empty() && name.label != "model_name") metric.label.push_back({"model", std::string(model_)});
     if (!name.label.empty()) metric.label.push_back({std::string(name.label), std::string(name.value)});
     return metric;
   }
@@ -177,6 +141,7 @@ class Families {
 
  private:
   std::vector<MetricFamily> all_;
+  std::string_view model_;
 };
 
 // The names that dashboards and routers for vLLM look for, with the same values as ours.
@@ -234,13 +199,15 @@ void add_vllm_metrics(Families& families, const engine::Metrics& metrics, std::s
 
 }  // namespace
 
-std::string metrics_text(const TrafficCounts& traffic, const std::optional<engine::Metrics>& engine,
-                         std::string_view model) {
+std::string metrics_text(const TrafficCounts& traffic, const std::vector<ModelMetrics>& models) {
   Families families;
-  ClientMetric& info = families.add({"heddle_info", "Always 1; version and model are its labels", "version", version},
-                                    MetricType::Gauge);
-  info.label.push_back({"model", std::string(model)});
-  info.gauge.value = 1;
+  const engine::MetricName info{"heddle_info", "Always 1; version and model are its labels", "version", version};
+  if (models.empty()) families.gauge(info, 1);
+  for (const ModelMetrics& model : models) {
+    families.of_model(model.name);
+    families.gauge(info, 1);
+  }
+  families.of_model({});
   for (const auto& [route_and_status, count] : traffic.responses) {
     const auto& [path, status] = route_and_status;
     ClientMetric& metric = families.add(
@@ -259,17 +226,36 @@ std::string metrics_text(const TrafficCounts& traffic, const std::optional<engin
   families.counter({"heddle_http_response_bytes_total", "Bytes of response bodies", {}, {}}, traffic.bytes);
   families.gauge({"heddle_http_requests_open", "HTTP requests in progress", {}, {}}, traffic.in_progress);
   families.gauge({"heddle_http_streams_open", "Streamed responses in progress", {}, {}}, traffic.streams);
-  if (engine) engine::for_each(*engine, families);
-  if (engine) add_vllm_metrics(families, *engine, model);
+  for (const ModelMetrics& model : models) {
+    families.of_model(model.name);
+    families.gauge({"heddle_model_loaded", "1 if the model is in memory, otherwise 0", {}, {}},
+                   model.status == ModelStatus::loaded);
+    families.counter({"heddle_model_loads_total", "Times the model was loaded", {}, {}}, model.loads);
+    families.counter({"heddle_model_load_failures_total", "Times the model could not be loaded", {}, {}},
+                     model.failures);
+    families.counter({"heddle_model_put_away_total", "Times the model was put away", {}, {}}, model.put_away);
+    families.gauge({"heddle_model_waiting", "HTTP requests that wait for the model to be loaded", {}, {}},
+                   model.waiting);
+    if (model.engine) engine::for_each(*model.engine, families);
+    if (model.engine) add_vllm_metrics(families, *model.engine, model.name);
+  }
   return prometheus::TextSerializer().Serialize(families.all());
 }
 
 void show_metrics(const Call& call) {
-  std::optional<engine::Metrics> engine;
-  if (call.model) engine = call.model->engine().metrics();
-  const std::string_view name = call.model ? std::string_view(call.model->served().name) : "";
+  std::vector<ModelMetrics> models;
+  for (const ListedModel& model : call.service.models().list()) {
+    ModelMetrics one{.name = model.card.name,
+                     .status = model.status,
+                     .loads = model.loads,
+                     .failures = model.failures,
+                     .put_away = model.put_away,
+                     .waiting = model.waiting};
+    if (model.model) one.engine = model.model->engine().metrics();
+    models.push_back(std::move(one));
+  }
   call.exchange->send(
-      {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text(call.service.counts(), engine, name)});
+      {.type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text(call.service.counts(), models)});
 }
 
 void show_traces(const Call& call) { call.exchange->send_json(call.service.traffic().traces()); }

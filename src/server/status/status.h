@@ -22,6 +22,7 @@
 #include "engine/metrics.h"
 #include "engine/request.h"
 #include "server/api/generation.h"
+#include "server/service/models.h"
 
 namespace heddle::server {
 
@@ -130,17 +131,26 @@ constexpr std::string_view models_path = "/v1/models/";  // followed by a model'
 
 void show_live(const Call& call);             // 200 as long as the process responds
 void show_ready(const Call& call);            // 200 if requests are accepted, 503 with the reason otherwise
-void list_models(const Call& call);           // the model that is served
-void show_model(const Call& call);            // the same by name
-void expect_model_in_path(const Call& call);  // throws an ApiError 404 unless its path ends with the model's name
+void list_models(const Call& call);           // the models, and which are loaded
+void show_model(const Call& call);            // one of them by name
+ListedModel model_in_path(const Call& call);  // whose name its path ends with; throws an ApiError 404 if there is none
+void load_model(const Call& call);            // POST /models/load: returns at once
+void unload_model(const Call& call);          // POST /models/unload: as soon as it has no requests
 void show_version(const Call& call);          // {"version": ...}
 void show_load(const Call& call);             // {"server_load": N}, the requests in progress besides this one
-void show_config(const Call& call);           // the settings in force, and what was measured since the model was loaded
+void show_config(const Call& call);           // the settings in force, and what was measured since a model was loaded
 void show_metrics(const Call& call);          // metrics_text()
 void show_traces(const Call& call);           // where the time of the last requests went
 
-// Prometheus' text format. `engine`: absent before the model is loaded.
-std::string metrics_text(const TrafficCounts& traffic, const std::optional<engine::Metrics>& engine,
-                         std::string_view model);
+std::string model_json(const ListedModel& model);  // as lists have it
+
+struct ModelMetrics {
+  std::string name;
+  std::optional<engine::Metrics> engine = {};  // while it is loaded
+  ModelStatus status = ModelStatus::unloaded;
+  uint64_t loads = 0, failures = 0, put_away = 0, waiting = 0;
+};
+// Prometheus' text format.
+std::string metrics_text(const TrafficCounts& traffic, const std::vector<ModelMetrics>& models);
 
 }  // namespace heddle::server

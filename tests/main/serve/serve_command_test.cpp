@@ -108,7 +108,8 @@ TEST_F(Serve, ADraftGivesTheSameAnswers) {
     return nlohmann::json::parse(found.body)["choices"];
   };
   const auto counted = [&](const std::string& result) {
-    const std::string text = ask(server, get("/metrics")).body, line = "heddle_draft_tokens_total{result=\"" + result;
+    const std::string text = ask(server, get("/metrics")).body,
+                      line = "heddle_draft_tokens_total{model=\"weft\",result=\"" + result;
     return std::stod(text.substr(text.find(' ', text.find(line))));
   };
   const auto plain = answer("off");
@@ -324,7 +325,9 @@ TEST_F(Serve, RefusesWhatCannotBe) {
   expect_says(refused({"--max-queue", "0"}), {"--max-queue", "at least 1", "found 0"});
   expect_says(refused({"--max-stall-ms", "inf"}), {"--max-stall-ms", "found inf"});
   expect_says(refused({"--host", "192.0.2.1"}), {"192.0.2.1"});
-  expect_says(refused({folder_.file("none.gguf").string()}), {"listening", "none.gguf"});
+  expect_says(refused({"--keep-alive", "soon"}), {"--keep-alive", "such as 10m", "soon"});
+  expect_says(refused({"--load-seconds", "0"}), {"--load-seconds", "found 0"});
+  expect_says(refused({folder_.file("none.gguf").string()}), {"none.gguf: there is no such file or folder"});
   EXPECT_EQ(heddle({"serve", "--port", "70000"}).status, 2);
 }
 

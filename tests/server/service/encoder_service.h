@@ -17,18 +17,18 @@ struct EncoderService {
     engine.emplace(model, *backend, limits);
     thread.emplace(*engine);
     service.emplace(server::ServiceOptions());
-    service->serve({.name = fixture.name,
+    service->serve({.card = {.name = fixture.name,
+                             .chat_template = "{{ messages[0].content }}",
+                             .context = engine->context(),
+                             .vocabulary = model.vocabulary,
+                             .width = model::embedding_width(model),
+                             .generates = model::generates(model),
+                             .embeds = model.pooling != model::Pooling::rank,
+                             .embeds_tokens = model.pooling == model::Pooling::none,
+                             .ranks = model.classifier.has_value()},
                     .tokenizer = tokenizer,
-                    .chat_template = "{{ messages[0].content }}",
-                    .context = engine->context(),
-                    .vocabulary = model.vocabulary,
-                    .width = model::embedding_width(model),
                     .engine = *thread,
                     .config = "{}",
-                    .generates = model::generates(model),
-                    .embeds = model.pooling != model::Pooling::rank,
-                    .embeds_tokens = model.pooling == model::Pooling::none,
-                    .ranks = model.classifier.has_value(),
                     .rerank_template = rerank_template,
                     .token_types = model::token_types(model),
                     .state_width = model.width});

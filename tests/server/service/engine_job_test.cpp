@@ -197,7 +197,7 @@ TEST(ServiceFaults, AreReportedByHealthIfTheyStay) {
   engine::Engine engine(model, backend, {.rows = 64, .kv_blocks = 16});
   engine::EngineThread thread(engine);
   Service service({});
-  service.serve({.name = "m", .tokenizer = tokenizer, .context = 100, .vocabulary = 100, .engine = thread});
+  service.serve({.card = {.name = "m", .context = 100, .vocabulary = 100}, .tokenizer = tokenizer, .engine = thread});
   const auto ask = [&](const char* method, const char* path, const char* body) {
     Recorded recorded;
     service.handle({.method = method, .path = path, .body = body}, recorded.responder());

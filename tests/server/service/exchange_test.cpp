@@ -190,11 +190,11 @@ struct FakeService {
   std::optional<Service> service{std::in_place, ServiceOptions{}};
 
   FakeService() {
-    service->serve({.name = "fake",
+    service->serve({.card = {.name = "fake",
+                             .chat_template = test::counting_template,
+                             .context = model.context,
+                             .vocabulary = model.vocabulary},
                     .tokenizer = tokenizer,
-                    .chat_template = test::counting_template,
-                    .context = model.context,
-                    .vocabulary = model.vocabulary,
                     .engine = *thread});
   }
 };

@@ -30,12 +30,12 @@ struct ServiceFixture {
 
   void serve(std::string chat_template = counting_template) {
     if (!thread) thread.emplace(*engine);
-    service->serve({.name = "count/er",
+    service->serve({.card = {.name = "count/er",
+                             .chat_template = std::move(chat_template),
+                             .context = model.context,
+                             .vocabulary = counting_vocabulary,
+                             .width = counting_width},
                     .tokenizer = tokenizer,
-                    .chat_template = std::move(chat_template),
-                    .context = model.context,
-                    .vocabulary = counting_vocabulary,
-                    .width = counting_width,
                     .engine = *thread,
                     .config = R"({"device":"none"})"});
   }

@@ -127,7 +127,7 @@ TEST(ServiceManners, MetricsHaveTheNamesOfVllm) {
   for (const std::string line :
        {"vllm:num_requests_running{model_name=\"count/er\"} 0\n",
         "vllm:num_requests_waiting{model_name=\"count/er\"} 0\n", "vllm:kv_cache_usage_perc{model_name=\"count/er\"} ",
-        "num_gpu_blocks=\"256\"} 1\n", "vllm:lora_requests_info{max_lora=\"0\"",
+        "num_gpu_blocks=\"256\"} 1\n", "vllm:lora_requests_info{model=\"count/er\",max_lora=\"0\"",
         "vllm:prompt_tokens_total{model_name=\"count/er\"} 2\n",
         "vllm:generation_tokens_total{model_name=\"count/er\"} 3\n",
         "vllm:request_success_total{model_name=\"count/er\",finished_reason=\"length\"} 1\n",

@@ -176,13 +176,14 @@ TEST(Service, CountsForPrometheus) {
   fixture.get("/v1/models/count/er");
   const Recorded page = fixture.get("/metrics");
   EXPECT_EQ(page.response().type, "text/plain; version=0.0.4; charset=utf-8");
-  test::expect_says(
-      page.response().body,
-      {"heddle_info{", "model=\"count/er\"",
-       "heddle_http_requests_total{path=\"/v1/chat/completions\",status=\"200\"} 1\n",
-       "heddle_http_requests_total{path=\"/v1/models/\",status=\"200\"} 1\n",
-       "heddle_http_requests_total{path=\"other\",status=\"404\"} 2\n", "heddle_http_requests_open 1\n",
-       "heddle_http_streams_open 0\n", "heddle_requests_submitted_total 1\n", "heddle_generated_tokens_total 3\n"});
+  test::expect_says(page.response().body,
+                    {"heddle_info{", "model=\"count/er\"",
+                     "heddle_http_requests_total{path=\"/v1/chat/completions\",status=\"200\"} 1\n",
+                     "heddle_http_requests_total{path=\"/v1/models/\",status=\"200\"} 1\n",
+                     "heddle_http_requests_total{path=\"other\",status=\"404\"} 2\n", "heddle_http_requests_open 1\n",
+                     "heddle_http_streams_open 0\n", "heddle_model_loaded{model=\"count/er\"} 1\n",
+                     "heddle_requests_submitted_total{model=\"count/er\"} 1\n",
+                     "heddle_generated_tokens_total{model=\"count/er\"} 3\n"});
 }
 
 TEST(Service, AnswersHeadLikeGetAndLogsItAsHead) {
@@ -203,7 +204,8 @@ TEST(Service, RespondsToItsOwnFaultsWith500) {
   const text::Tokenizer broken(std::move(pipeline));
   ServiceFixture fixture;
   fixture.serve();
-  fixture.service->serve({.name = "m", .tokenizer = broken, .context = 9, .vocabulary = 1, .engine = *fixture.thread});
+  fixture.service->serve(
+      {.card = {.name = "m", .context = 9, .vocabulary = 1}, .tokenizer = broken, .engine = *fixture.thread});
   expect_error(fixture.post("/tokenize", R"({"content":"a"})"), 500, "server_error", nullptr, nullptr,
                {"a fault in a tokenizer"});
   EXPECT_EQ(fixture.last_log().at("status"), 500);
@@ -214,12 +216,12 @@ TEST(Service, RespondsToItsOwnFaultsWith500) {
 TEST(Service, NamesTheFieldOfWhatTheEngineRefuses) {
   ServiceFixture fixture;
   fixture.serve();
-  fixture.service->serve({.name = "m",
+  fixture.service->serve({.card = {.name = "m",
+                                   .chat_template = test::counting_template,
+                                   .context = 1000,  // the engine's is 200
+                                   .vocabulary = test::counting_vocabulary,
+                                   .width = test::counting_width},
                           .tokenizer = fixture.tokenizer,
-                          .chat_template = test::counting_template,
-                          .context = 1000,  // the engine's is 200
-                          .vocabulary = test::counting_vocabulary,
-                          .width = test::counting_width,
                           .engine = *fixture.thread});
   const std::string text(300, 'a');
   expect_error(fixture.chat(text), 400, "invalid_request_error", nullptr, "messages", {"200", "301"});

@@ -16,12 +16,12 @@ struct WeftService {
     engine.emplace(world.model, *world.backend, world.limits);
     thread.emplace(*engine);
     service.emplace(server::ServiceOptions{});
-    service->serve({.name = "weft",
+    service->serve({.card = {.name = "weft",
+                             .chat_template = formats::open_checkpoint(path()).chat_template(),
+                             .context = world.model.context,
+                             .vocabulary = world.model.vocabulary,
+                             .width = world.model.width},
                     .tokenizer = tokenizer,
-                    .chat_template = formats::open_checkpoint(path()).chat_template(),
-                    .context = world.model.context,
-                    .vocabulary = world.model.vocabulary,
-                    .width = world.model.width,
                     .engine = *thread});
   }
   static std::filesystem::path path() {

@@ -114,8 +114,8 @@ TEST(MetricsText, IsInPrometheusFormat) {
   traffic.streams = 1;
   traffic.connections_refused = 4;
   traffic.log_lines_lost = 5;
-  const std::string before = metrics_text(traffic, std::nullopt, "m\"1");
-  test::expect_says(before, {"# HELP heddle_info", "# TYPE heddle_info gauge", "model=\"m\\\"1\"} 1",
+  const std::string before = metrics_text(traffic, {{.name = "m\"1"}});
+  test::expect_says(before, {"# HELP heddle_info", "# TYPE heddle_info gauge", "{model=\"m\\\"1\",version=\"",
                              "# TYPE heddle_http_requests_total counter",
                              "heddle_http_requests_total{path=\"/v1/models\",status=\"200\"} 3\n"
                              "heddle_http_requests_total{path=\"/v1/models\",status=\"401\"} 1\n",
@@ -129,12 +129,13 @@ TEST(MetricsText, IsInPrometheusFormat) {
   metrics.blocks_all = 9;
   metrics.queue_seconds.add(0.0003);
   metrics.queue_seconds.add(1e9);
-  const std::string page = metrics_text(traffic, metrics, "m");
-  test::expect_says(page,
-                    {"heddle_requests_finished_total{finish_reason=\"stop\"} 0", "heddle_steps_total 5\n",
-                     "heddle_kv_blocks{state=\"all\"} 9\n", "# TYPE heddle_queue_seconds histogram\n",
-                     "heddle_queue_seconds_count 2\n", "heddle_queue_seconds_bucket{le=\"0.0002\"} 0\n",
-                     "heddle_queue_seconds_bucket{le=\"0.0005\"} 1\n", "heddle_queue_seconds_bucket{le=\"+Inf\"} 2\n"});
+  const std::string page = metrics_text(traffic, {{.name = "m", .engine = metrics}});
+  test::expect_says(page, {"heddle_requests_finished_total{model=\"m\",finish_reason=\"stop\"} 0",
+                           "heddle_steps_total{model=\"m\"} 5\n", "heddle_kv_blocks{model=\"m\",state=\"all\"} 9\n",
+                           "# TYPE heddle_queue_seconds histogram\n", "heddle_queue_seconds_count{model=\"m\"} 2\n",
+                           "heddle_queue_seconds_bucket{model=\"m\",le=\"0.0002\"} 0\n",
+                           "heddle_queue_seconds_bucket{model=\"m\",le=\"0.0005\"} 1\n",
+                           "heddle_queue_seconds_bucket{model=\"m\",le=\"+Inf\"} 2\n"});
 }
 
 }  // namespace

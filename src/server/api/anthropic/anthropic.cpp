@@ -34,15 +34,15 @@ std::string_view anthropic_type(unsigned status) {
   }
 }
 
-Ordered anthropic_model(const ServedModel& model) {
-  const Served& served = model.served();
-  const std::string name = replace_invalid_utf8(served.name);
+Ordered anthropic_model(const ListedModel& model) {
+  const std::string name = replace_invalid_utf8(model.card.name);
   return {{"type", "model"},
           {"id", name},
           {"display_name", name},
-          {"created_at", iso_time(std::chrono::system_clock::from_time_t(model.created()))},
-          {"max_input_tokens", served.context},
-          {"max_tokens", served.context},
+          {"created_at",
+           iso_time(std::chrono::system_clock::from_time_t(model.created ? model.created : model.card.facts.modified))},
+          {"max_input_tokens", model.card.context},
+          {"max_tokens", model.card.context},
           {"capabilities", nullptr},
           {"lifecycle", "active"},
           {"line", nullptr},
@@ -72,7 +72,7 @@ void create_message(const Call& call) {
   PreparationTimer timer(*call.exchange);
   MessageRequest request = call.read(read_create_message);
   generate_chat(call, request, timer, [&](const GenerationRequest& generation, const ChatReply& reply) {
-    return std::make_unique<MessageWriter>(*call.exchange, MessageHead{random_id("msg_"), call.model->served().name},
+    return std::make_unique<MessageWriter>(*call.exchange, MessageHead{random_id("msg_"), call.model->card().name},
                                            request.options, generation, reply);
   });
 }
@@ -84,15 +84,13 @@ void count_message_tokens(const Call& call) {
 }
 
 void list_anthropic_models(const Call& call) {
-  const Ordered model = anthropic_model(*call.model);
+  Ordered all = Ordered::array();
+  for (const ListedModel& model : call.service.models().list()) all.push_back(anthropic_model(model));
   const Ordered list{
-      {"data", Ordered::array({model})}, {"has_more", false}, {"first_id", model["id"]}, {"last_id", model["id"]}};
+      {"data", all}, {"has_more", false}, {"first_id", all.front()["id"]}, {"last_id", all.back()["id"]}};
   call.exchange->send_json(list.dump());
 }
 
-void show_anthropic_model(const Call& call) {
-  expect_model_in_path(call);
-  call.exchange->send_json(anthropic_model(*call.model).dump());
-}
+void show_anthropic_model(const Call& call) { call.exchange->send_json(anthropic_model(model_in_path(call)).dump()); }
 
 }  // namespace heddle::server

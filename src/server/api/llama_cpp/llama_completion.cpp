@@ -9,6 +9,7 @@
 #include "server/api/json.h"
 #include "server/api/timings.h"
 #include "server/api/tokenize.h"
+#include "server/http/query.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -118,7 +119,7 @@ Ordered generation_settings(const GenerationRequest& request) {
 
 LlamaWriter::LlamaWriter(Exchange& exchange, const ServedModel& model, const LlamaCompletionRequest& request)
     : exchange_(exchange),
-      model_(model.served().name),
+      model_(model.card().name),
       stream_(request.stream),
       is_list_(request.is_list),
       return_tokens_(request.return_tokens),
@@ -245,32 +246,45 @@ void infill(const Call& call) {
   timer.parsed();
   std::vector<std::vector<text::TokenId>> prompts = {encode_infill(call.model->tokenizer(), request)};
   for (const text::TokenId id : infill_tokens(call.model->tokenizer()).ends)
-    if (id < call.model->served().vocabulary) request.completion.generation.stop_tokens.push_back(id);
+    if (id < call.model->card().vocabulary) request.completion.generation.stop_tokens.push_back(id);
   generate_llama(call, std::move(request.completion), std::move(prompts), timer);
 }
 
+namespace {
+
+// The model that the query names, or the first; an ApiError 503 if it is not loaded.
+std::shared_ptr<const ServedModel> loaded_model(const Call& call) {
+  const ListedModel model = call.describe(query_value(call.exchange->request().query, "model").value_or(""));
+  if (!model.model)
+    throw unavailable(fmt::format("{} is not loaded: a request for it loads it", in_quotes(model.card.name, 200)));
+  return model.model;
+}
+
+}  // namespace
+
 void show_props(const Call& call) {
-  const Served& served = call.model->served();
-  const text::Tokenizer& tokenizer = served.tokenizer;
+  const auto model = loaded_model(call);
+  const ModelCard& card = model->card();
+  const text::Tokenizer& tokenizer = model->tokenizer();
   const auto text_of = [&](std::optional<text::TokenId> id) { return id ? std::string(tokenizer.text(*id)) : ""; };
   GenerationRequest standard;
   standard.sampling.temperature = 0.8f;
   standard.sampling.top_k = 40;
   standard.sampling.top_p = 0.95f;
   standard.sampling.min_p = 0.05f;
-  const engine::Metrics metrics = call.model->engine().metrics();
+  const engine::Metrics metrics = model->engine().metrics();
   const Ordered props{{"default_generation_settings",
                        {{"id", 0},
                         {"id_task", -1},
-                        {"n_ctx", served.context},
+                        {"n_ctx", card.context},
                         {"speculative", false},
                         {"is_processing", metrics.running > 0},
                         {"params", generation_settings(standard)}}},
                       {"total_slots", std::max<uint64_t>(1, metrics.running)},
-                      {"model_alias", served.name},
-                      {"model_path", served.name},
+                      {"model_alias", card.name},
+                      {"model_path", card.name},
                       {"modalities", {{"vision", false}, {"audio", false}}},
-                      {"chat_template", served.chat_template},
+                      {"chat_template", card.chat_template},
                       {"bos_token", text_of(tokenizer.bos())},
                       {"eos_token", text_of(tokenizer.eos())},
                       {"build_info", fmt::format("heddle {}", version)},
@@ -280,13 +294,12 @@ void show_props(const Call& call) {
 
 // heddle has no fixed number of slots: those that are in use, and one more that is free if no request waits.
 void show_slots(const Call& call) {
-  const engine::Metrics metrics = call.model->engine().metrics();
+  const auto model = loaded_model(call);
+  const engine::Metrics metrics = model->engine().metrics();
   Ordered slots = Ordered::array();
   const auto add = [&](bool is_processing) {
-    slots.push_back({{"id", slots.size()},
-                     {"n_ctx", call.model->context()},
-                     {"speculative", false},
-                     {"is_processing", is_processing}});
+    slots.push_back(
+        {{"id", slots.size()}, {"n_ctx", model->context()}, {"speculative", false}, {"is_processing", is_processing}});
   };
   for (uint64_t i = 0; i < metrics.running; ++i) add(true);
   if (metrics.waiting == 0) add(false);

@@ -13,13 +13,17 @@
 namespace heddle::server {
 namespace {
 
+void set_keep_alive(const Call& call, std::optional<double> seconds) {
+  if (seconds) call.service.models().set_keep_alive(call.model->card().name, *seconds);
+}
+
 // Asked to think, a model must be able to. A switch in the template is set.
 void set_thinking(const Call& call, OllamaRequest& request) {
   if (!request.think.value_or(false)) return;
   const chat::ChatFormat* format = call.model->chat_format();
   if (!format || chat::thought_marks(*format).end.empty())
     throw bad_field("think", "think: {} does not support thinking; expected false",
-                    in_quotes(call.model->served().name, 200));
+                    in_quotes(call.model->card().name, 200));
   if (!format->thought_switch.empty())
     request.conversation.variables = nlohmann::json{{format->thought_switch, true}}.dump();
 }
@@ -38,7 +42,8 @@ void generate_raw(const Call& call, OllamaRequest request, const std::string& mo
 
 void answer_ollama(const Call& call, OllamaRequest request, PreparationTimer& timer) {
   expect_ollama_model(call, request.model);
-  const std::string model = request.model.empty() ? ollama_name(call.model->served().name) : request.model;
+  set_keep_alive(call, request.keep_alive);
+  const std::string model = request.model.empty() ? ollama_name(call.model->card().name) : request.model;
   request.model.clear();  // it was checked
   if (!request.loads.empty()) return call.exchange->send_json(ollama_loaded(request.form, model, request.loads));
   if (request.raw) return generate_raw(call, std::move(request), model, timer);
@@ -100,8 +105,9 @@ void ollama_generate(const Call& call) {
 void ollama_embed(const Call& call) {
   OllamaEmbedRequest request = call.read(read_ollama_embed);
   expect_ollama_model(call, request.model);
+  set_keep_alive(call, request.keep_alive);
   expect_width(call, request.dimensions);
-  std::string model = request.model.empty() ? ollama_name(call.model->served().name) : std::move(request.model);
+  std::string model = request.model.empty() ? ollama_name(call.model->card().name) : std::move(request.model);
   const double prepared = call.exchange->seconds();
   const auto write = [model = std::move(model), prepared, exchange = call.exchange](
                          std::span<const std::vector<float>> vectors, uint64_t prompt_tokens) {
@@ -125,6 +131,7 @@ void ollama_embed(const Call& call) {
 void ollama_embeddings(const Call& call) {
   const OllamaEmbedRequest request = call.read(read_ollama_embeddings);
   expect_ollama_model(call, request.model);
+  set_keep_alive(call, request.keep_alive);
   const auto write = [](std::span<const std::vector<float>> vectors, uint64_t) {
     std::string out = R"({"embedding":)";
     append_floats(out, vectors.empty() ? std::vector<float>() : vectors[0]);

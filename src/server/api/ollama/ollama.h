@@ -23,6 +23,7 @@ struct OllamaRequest : ChatRequest {
   std::string loads;               // "load" or "unload" for a request without messages or prompt; empty: it generates
   std::optional<bool> think;       // whether to think; unset: as the template does
   std::optional<std::string> raw;  // the prompt, if it is not to go through the template
+  std::optional<double> keep_alive = {};  // seconds that the model stays in memory; unset: as the server does
 };
 
 // From the body of a request. Throws an ApiError of status 400 that names the field.
@@ -34,6 +35,7 @@ struct OllamaEmbedRequest {
   std::vector<std::string> inputs;
   bool truncate = true;  // inputs that are longer than the context
   std::optional<uint32_t> dimensions;
+  std::optional<double> keep_alive = {};
 };
 OllamaEmbedRequest read_ollama_embed(std::string_view body, const RequestRules& rules);       // /api/embed
 OllamaEmbedRequest read_ollama_embeddings(std::string_view body, const RequestRules& rules);  // /api/embeddings
@@ -42,14 +44,12 @@ struct OllamaModelRequest {
   std::string model;
   bool stream = true;
 };
-OllamaModelRequest read_ollama_model(std::string_view body, const RequestRules& rules);  // /api/show, /api/pull
+OllamaModelRequest read_ollama_model(std::string_view body, IgnoredFields* ignored);  // /api/show, /api/pull
 
 std::string ollama_error(const ApiError& error);  // {"error":"..."}
 
-// "weft" and "weft:latest" are the same model.
-bool is_same_ollama_model(std::string_view asked, std::string_view served);
 std::string ollama_name(std::string_view served);  // with a tag
-// Throws an ApiError 404 unless the model is the one that is served, or empty, or the server takes any name.
+// Throws an ApiError 404 unless the name means the model, or is empty, or the server takes any name.
 void expect_ollama_model(const Call& call, const std::string& name);
 
 // The response to a request that only loads the model. `reason`: "load" or "unload".
@@ -97,11 +97,11 @@ void ollama_chat(const Call& call);
 void ollama_generate(const Call& call);
 void ollama_embed(const Call& call);
 void ollama_embeddings(const Call& call);
-void ollama_tags(const Call& call);          // GET /api/tags: the models, of which there is one
-void ollama_show(const Call& call);          // POST /api/show: what is known of it
+void ollama_tags(const Call& call);          // GET /api/tags: the models
+void ollama_show(const Call& call);          // POST /api/show: what is known of one
 void ollama_ps(const Call& call);            // GET /api/ps: the models in memory
 void ollama_version(const Call& call);       // GET /api/version: of the API
-void ollama_pull(const Call& call);          // POST /api/pull: succeeds for the model that is served
+void ollama_pull(const Call& call);          // POST /api/pull: succeeds for models that are served
 void ollama_has_no_store(const Call& call);  // create, copy, push, delete, blobs: 501
 
 }  // namespace heddle::server

@@ -33,79 +33,84 @@ std::string parameter_size(uint64_t count) {
 
 std::string valid_text(const std::string& text) { return replace_invalid_utf8(text); }
 
-int64_t modified_time(const ServedModel& model) {
-  const int64_t time = model.served().facts.modified;
-  return time ? time : model.created();
+int64_t modified_time(const ListedModel& model) {
+  const int64_t time = model.card.facts.modified;
+  return time ? time : model.created;
 }
 
 // Distinguishes models and their versions as clients expect of a digest. It is not that of the file: reading all of a
 // large one would take minutes.
-std::string digest_of(const ServedModel& model) {
-  const ModelFacts& facts = model.served().facts;
-  const std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", model.served().name, facts.architecture,
-                                       facts.quantization, facts.parameters, facts.file_bytes, facts.modified);
+std::string digest_of(const ModelCard& card) {
+  const ModelFacts& facts = card.facts;
+  const std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", card.name, facts.architecture, facts.quantization,
+                                       facts.parameters, facts.file_bytes, facts.modified);
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
-std::string family_of(const ServedModel& model) {
-  const std::string& architecture = model.served().facts.architecture;
-  return architecture.empty() ? "unknown" : valid_text(architecture);
+std::string family_of(const ModelCard& card) {
+  return card.facts.architecture.empty() ? "unknown" : valid_text(card.facts.architecture);
 }
 
-Ordered details_of(const ServedModel& model) {
-  const ModelFacts& facts = model.served().facts;
-  const std::string family = family_of(model);
+Ordered details_of(const ModelCard& card) {
+  const std::string family = family_of(card);
   return {{"parent_model", ""},
-          {"format", facts.format},
+          {"format", card.facts.format},
           {"family", family},
           {"families", {family}},
-          {"parameter_size", parameter_size(facts.parameters)},
-          {"quantization_level", facts.quantization},
-          {"context_length", model.context()},
-          {"embedding_length", model.served().width}};
+          {"parameter_size", parameter_size(card.facts.parameters)},
+          {"quantization_level", card.facts.quantization},
+          {"context_length", card.context},
+          {"embedding_length", card.width}};
 }
 
-Ordered capabilities_of(const ServedModel& model) {
+Ordered capabilities_of(const ListedModel& model) {
   Ordered all = Ordered::array();
-  if (model.served().generates) all.push_back("completion");
-  if (const chat::ChatFormat* format = model.chat_format()) {
+  if (model.card.generates) all.push_back("completion");
+  if (const chat::ChatFormat* format = model.chat_format.get()) {
     if (format->tools_in_template) all.push_back("tools");
     if (!chat::thought_marks(*format).end.empty()) all.push_back("thinking");
   }
-  if (model.served().embeds) all.push_back("embedding");
+  if (model.card.embeds) all.push_back("embedding");
   return all;
 }
 
-Ordered model_info_of(const ServedModel& model) {
-  const Served& served = model.served();
-  const std::string family = family_of(model);
+Ordered model_info_of(const ModelCard& card) {
+  const std::string family = family_of(card);
   return {{"general.architecture", family},
-          {"general.basename", valid_text(served.name)},
-          {"general.parameter_count", served.facts.parameters},
-          {family + ".context_length", served.context},
-          {family + ".embedding_length", served.width},
-          {family + ".block_count", served.facts.layers},
-          {family + ".vocab_size", served.vocabulary}};
+          {"general.basename", valid_text(card.name)},
+          {"general.parameter_count", card.facts.parameters},
+          {family + ".context_length", card.context},
+          {family + ".embedding_length", card.width},
+          {family + ".block_count", card.facts.layers},
+          {family + ".vocab_size", card.vocabulary}};
 }
 
-Ordered named_model(const ServedModel& model, uint64_t size) {
-  const std::string name = valid_text(ollama_name(model.served().name));
-  return {
-      {"name", name}, {"model", name}, {"size", size}, {"digest", digest_of(model)}, {"details", details_of(model)}};
+Ordered named_model(const ModelCard& card, uint64_t size) {
+  const std::string name = valid_text(ollama_name(card.name));
+  return {{"name", name}, {"model", name}, {"size", size}, {"digest", digest_of(card)}, {"details", details_of(card)}};
 }
 
 // As a Modelfile has them: what is in force where a request does not say otherwise.
-std::string parameters_text(const ServedModel& model) {
+std::string parameters_text(const ModelCard& card) {
   std::string out;
   const auto line = [&out](std::string_view name, auto value) { out += fmt::format("{:<30} {}\n", name, value); };
-  line("num_ctx", model.context());
+  line("num_ctx", card.context);
   line("temperature", 0.8);
   line("top_k", 40);
   line("top_p", 0.9);
   out.pop_back();
   return out;
+}
+
+ApiError ollama_not_found(const Call& call, const std::string& name) {
+  return {404,
+          "model_not_found",
+          "model",
+          "model {} not found: served here: {}",
+          in_quotes(name, 100),
+          call.service.models().names()};
 }
 
 }  // namespace
@@ -116,56 +121,63 @@ std::string ollama_name(std::string_view served) {
   return std::string(served) + (has_tag ? "" : ":latest");
 }
 
-bool is_same_ollama_model(std::string_view asked, std::string_view served) {
-  return ollama_name(asked) == ollama_name(served);
-}
-
 void expect_ollama_model(const Call& call, const std::string& name) {
-  const std::string& served = call.model->served().name;
-  if (!name.empty() && !is_same_ollama_model(name, served) && !call.service.options().any_model)
-    throw ApiError(404, "model_not_found", "model", "model {} not found: the model served is {}", in_quotes(name, 100),
-                   in_quotes(served, 200));
-  call.exchange->log().model = served;
+  if (!name.empty() && call.service.models().find(name) != call.model->card().name && !call.service.options().any_model)
+    throw ollama_not_found(call, name);
+  call.exchange->log().model = call.model->card().name;
 }
 
 void ollama_tags(const Call& call) {
-  Ordered model = named_model(*call.model, call.model->served().facts.file_bytes);
-  model["modified_at"] = time_text(modified_time(*call.model));
-  model["capabilities"] = capabilities_of(*call.model);
-  call.exchange->send_json(Ordered{{"models", Ordered::array({model})}}.dump());
+  Ordered all = Ordered::array();
+  for (const ListedModel& model : call.service.models().list()) {
+    Ordered one = named_model(model.card, model.card.facts.file_bytes);
+    one["modified_at"] = time_text(modified_time(model));
+    one["capabilities"] = capabilities_of(model);
+    all.push_back(std::move(one));
+  }
+  call.exchange->send_json(Ordered{{"models", all}}.dump());
 }
 
 void ollama_show(const Call& call) {
   const OllamaModelRequest request = call.read(read_ollama_model);
-  expect_ollama_model(call, request.model);
-  const Served& served = call.model->served();
-  const Ordered page{
-      {"license", valid_text(served.facts.license)},  {"modelfile", "FROM " + valid_text(served.name)},
-      {"parameters", parameters_text(*call.model)},   {"template", valid_text(served.chat_template)},
-      {"details", details_of(*call.model)},           {"model_info", model_info_of(*call.model)},
-      {"capabilities", capabilities_of(*call.model)}, {"modified_at", time_text(modified_time(*call.model))}};
+  if (!call.service.models().find(request.model) && !call.service.options().any_model)
+    throw ollama_not_found(call, request.model);
+  const ListedModel model = call.describe(request.model);
+  const ModelCard& card = model.card;
+  const Ordered page{{"license", valid_text(card.facts.license)},
+                     {"modelfile", "FROM " + valid_text(card.name)},
+                     {"parameters", parameters_text(card)},
+                     {"template", valid_text(card.chat_template)},
+                     {"details", details_of(card)},
+                     {"model_info", model_info_of(card)},
+                     {"capabilities", capabilities_of(model)},
+                     {"modified_at", time_text(modified_time(model))}};
+  call.exchange->log().model = card.name;
   call.exchange->send_json(page.dump());
 }
 
 void ollama_ps(const Call& call) {
-  const ModelFacts& facts = call.model->served().facts;
-  Ordered model = named_model(*call.model, facts.memory);
-  model["expires_at"] = never;
-  model["size_vram"] = facts.gpu_memory;
-  model["context_length"] = call.model->context();
-  call.exchange->send_json(Ordered{{"models", Ordered::array({model})}}.dump());
+  Ordered all = Ordered::array();
+  for (const ListedModel& model : call.service.models().list()) {
+    if (model.status != ModelStatus::loaded) continue;
+    Ordered one = named_model(model.card, model.card.facts.memory);
+    one["expires_at"] = model.keep_alive ? time_text(unix_time() + int64_t(*model.keep_alive)) : std::string(never);
+    one["size_vram"] = model.card.facts.gpu_memory;
+    one["context_length"] = model.card.context;
+    all.push_back(std::move(one));
+  }
+  call.exchange->send_json(Ordered{{"models", all}}.dump());
 }
 
 void ollama_version(const Call& call) { call.exchange->send_json(Ordered{{"version", api_version}}.dump()); }
 
 void ollama_pull(const Call& call) {
   const OllamaModelRequest request = call.read(read_ollama_model);
-  const std::string& served = call.model->served().name;
-  if (!is_same_ollama_model(request.model, served))
-    throw ApiError(501, "not_supported", "model",
-                   "heddle does not pull models: download the file of {} and start heddle serve FILE; the model served "
-                   "is {}",
-                   in_quotes(request.model, 100), in_quotes(served, 200));
+  if (!call.service.models().find(request.model))
+    throw ApiError(
+        501, "not_supported", "model",
+        "heddle serve does not pull models: run heddle pull, and start heddle serve with {}; served here: {}",
+        in_quotes(request.model, 100), call.service.models().names());
   const std::string success = R"({"status":"success"})";
   if (!request.stream) return call.exchange->send_json(success);
   call.exchange->start_stream("application/x-ndjson", success + "\n");
@@ -174,7 +186,8 @@ void ollama_pull(const Call& call) {
 
 void ollama_has_no_store(const Call& call) {
   throw ApiError(501, "not_supported", "",
-                 "{} {}: heddle serves one model from a file and keeps no others: start heddle serve FILE for another",
+                 "{} {}: heddle serve serves the models that it was started with; heddle pull and heddle rm change "
+                 "those on the disk",
                  call.exchange->request().method, in_quotes(call.exchange->request().path, 100));
 }
 

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/duration.h"
 #include "server/api/json.h"
 #include "server/api/ollama/ollama.h"
 #include "server/api/ollama/ollama_messages.h"
 #include "server/api/openai/openai.h"
 #include "server/api/openai/openai_tools.h"
+#include "server/service/models.h"
 
 namespace heddle::server {
 namespace {
@@ -81,6 +83,19 @@ bool is_zero_duration(const Json& value) {
   return text.find('0') != text.npos && text.find_first_of("123456789") == text.npos;
 }
 
+// Seconds that the model stays in memory after the request; negative: for good.
+std::optional<double> read_keep_alive(Fields& fields, const RequestRules& rules) {
+  const Json* value = fields.find("keep_alive");
+  if (!rules.puts_away) fields.ignore("keep_alive");
+  if (!value || !rules.puts_away) return std::nullopt;
+  const auto seconds = value->is_number()   ? std::optional(value->get<double>())
+                       : value->is_string() ? read_duration(value->get_ref<const std::string&>())
+                                            : std::nullopt;
+  if (!seconds)
+    throw unexpected("keep_alive", "a number of seconds, or a duration such as \"10m\"", *value, "invalid_value");
+  return *seconds < 0 ? ModelsOptions::forever : *seconds;
+}
+
 // All but messages and prompt.
 void read_common(Fields& fields, std::string_view body, const RequestRules& rules, OllamaRequest& request) {
   request.model = fields.text("model").value_or("");
@@ -90,7 +105,8 @@ void read_common(Fields& fields, std::string_view body, const RequestRules& rule
   read_think(fields, request);
   read_ollama_logprobs(fields, rules, request.generation.sampling);
   refuse_unless_empty(fields, "_debug_render_only", "a prompt in place of its answer: use /apply-template");
-  for (const std::string_view name : {"keep_alive", "truncate", "shift"}) fields.ignore(name);
+  request.keep_alive = read_keep_alive(fields, rules);
+  for (const std::string_view name : {"truncate", "shift"}) fields.ignore(name);
 }
 
 std::string load_reason(Fields& fields) {
@@ -162,7 +178,8 @@ OllamaEmbedRequest read_ollama_embed(std::string_view body, const RequestRules& 
   request.truncate = fields.flag_or("truncate", true);
   if (const auto dimensions = fields.whole("dimensions", 0, UINT32_MAX); dimensions.value_or(0) > 0)
     request.dimensions = uint32_t(*dimensions);
-  for (const std::string_view name : {"keep_alive", "options"}) fields.ignore(name);
+  request.keep_alive = read_keep_alive(fields, rules);
+  fields.ignore("options");
   fields.finish();
   return request;
 }
@@ -172,14 +189,15 @@ OllamaEmbedRequest read_ollama_embeddings(std::string_view body, const RequestRu
   Fields fields(json, rules.ignored);
   OllamaEmbedRequest request{.model = fields.text("model").value_or("")};
   if (auto prompt = fields.text("prompt"); prompt && !prompt->empty()) request.inputs.push_back(std::move(*prompt));
-  for (const std::string_view name : {"keep_alive", "options"}) fields.ignore(name);
+  request.keep_alive = read_keep_alive(fields, rules);
+  fields.ignore("options");
   fields.finish();
   return request;
 }
 
-OllamaModelRequest read_ollama_model(std::string_view body, const RequestRules& rules) {
+OllamaModelRequest read_ollama_model(std::string_view body, IgnoredFields* ignored) {
   const Json json = parse_body(body);
-  Fields fields(json, rules.ignored);
+  Fields fields(json, ignored);
   OllamaModelRequest request;
   const auto model = fields.text("model"), name = fields.text("name");  // the old name of the field
   request.model = model && !model->empty() ? *model : name.value_or("");

@@ -46,7 +46,7 @@ void append_trace(std::string& out, std::string_view trace) {
 }  // namespace
 
 OpenAiHead openai_head(std::string_view id_prefix, const ServedModel& model) {
-  return {random_id(id_prefix), unix_time(), model.served().name};
+  return {random_id(id_prefix), unix_time(), model.card().name};
 }
 
 OpenAiWriter::OpenAiWriter(Exchange& exchange, const OpenAiHead& head, const Shape& shape, StreamOptions options,

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/utf8.h"
+#include "server/http/query.h"
 #include "server/service/service_state.h"
 
 namespace heddle::server {
@@ -70,7 +71,7 @@ void create_response(const Call& call) {
   if (request.truncates) truncate(call, request);
   ResponseWriter::Options options{.id = random_id("resp_"),
                                   .created = unix_time(),
-                                  .model = call.model->served().name,
+                                  .model = call.model->card().name,
                                   .stream = request.stream,
                                   .wraps_thoughts = request.wraps_thoughts};
   options.count_tokens = [model = call.model](std::string_view text) -> size_t {
@@ -120,17 +121,6 @@ ResponsePath response_path(const Call& call) {
 }
 ApiError no_such_path(const Call& call) {
   return {404, "unknown_url", "", "There is no {} here", in_quotes(call.exchange->request().path, 100)};
-}
-
-// "b" in "x=a&name=b"; nothing: absent.
-std::optional<std::string> query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::string_view one = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(one.size() + 1, query.size()));
-    if (one.starts_with(name) && one.size() > name.size() && one[name.size()] == '=')
-      return std::string(one.substr(name.size() + 1));
-  }
-  return std::nullopt;
 }
 
 size_t read_page_size(const std::string& text) {

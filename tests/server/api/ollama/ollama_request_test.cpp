@@ -14,7 +14,10 @@ Strings ignored_by(Read&& read, const std::string& body) {
   IgnoredFields ignored;
   RequestRules rules = small_rules();
   rules.ignored = &ignored;
-  read(body, rules);
+  if constexpr (std::is_invocable_v<Read, std::string, IgnoredFields*>)
+    read(body, &ignored);
+  else
+    read(body, rules);
   return ignored.names();
 }
 
@@ -173,6 +176,22 @@ TEST(OllamaRequests, WithoutMessagesOrPromptTheModelIsLoaded) {
   EXPECT_EQ(read_ollama_generate(R"({"prompt":""})", small_rules()).loads, "load");
 }
 
+TEST(OllamaRequests, KeepAliveWhereModelsArePutAway) {
+  const auto seconds = [](const std::string& value) {
+    RequestRules rules = small_rules();
+    rules.puts_away = true;
+    return read_ollama_chat(fmt::format(R"({{"messages":[],"keep_alive":{}}})", value), rules).keep_alive;
+  };
+  EXPECT_EQ(seconds("90"), 90);
+  EXPECT_EQ(seconds("0"), 0);
+  EXPECT_EQ(seconds("\"1h30m\""), 5400);
+  EXPECT_EQ(seconds("-1"), ModelsOptions::forever);
+  EXPECT_EQ(seconds("\"-1m\""), ModelsOptions::forever);
+  EXPECT_EQ(seconds("null"), std::nullopt);
+  EXPECT_BAD(seconds("\"soon\""), "keep_alive", "invalid_value", "a duration");
+  EXPECT_BAD(seconds("[]"), "keep_alive", "invalid_value", "a duration");
+}
+
 TEST(OllamaRequests, Embeddings) {
   const auto embed = [](std::string_view fields) {
     return read_ollama_embed(fmt::format("{{{}}}", fields), small_rules());
@@ -196,7 +215,7 @@ TEST(OllamaRequests, Embeddings) {
 }
 
 TEST(OllamaRequests, ModelsByEitherName) {
-  const auto model = [](std::string_view body) { return read_ollama_model(body, small_rules()); };
+  const auto model = [](std::string_view body) { return read_ollama_model(body, nullptr); };
   EXPECT_EQ(model(R"({"model":"m"})").model, "m");
   EXPECT_EQ(model(R"({"name":"n"})").model, "n");
   EXPECT_EQ(model(R"({"model":"m","name":"n","stream":false})").model, "m");
