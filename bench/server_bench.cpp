@@ -28,12 +28,12 @@ struct CountingServer {
                           }};
 
   CountingServer() {
-    service.serve({.name = "counter",
+    service.serve({.card = {.name = "counter",
+                            .chat_template = test::counting_template,
+                            .context = model.context,
+                            .vocabulary = test::counting_vocabulary,
+                            .width = test::counting_width},
                    .tokenizer = tokenizer,
-                   .chat_template = test::counting_template,
-                   .context = model.context,
-                   .vocabulary = test::counting_vocabulary,
-                   .width = test::counting_width,
                    .engine = thread});
   }
 };

@@ -249,11 +249,11 @@ test('errors', async () => {
   await refused(client.generate({ model, prompt: 'x', options: { temperature: 'hot' } }), 400, /options\.temperature/);
   await refused(client.chat({ model, messages, stream: true, think: 'some' }), 400, /think/);
   await refused(client.chat({ model, messages, think: true }), 400, /does not support thinking/);
-  await refused(client.create({ model: 'mine', from: model }), 501, /heddle serve FILE/);
-  await refused(client.copy({ source: model, destination: 'other' }), 501, /heddle serve FILE/);
-  await refused(client.push({ model }), 501, /heddle serve FILE/);
-  await refused(client.delete({ model }), 501, /heddle serve FILE/);
-  await refused(client.pull({ model: 'llama3.2' }), 501, /heddle serve FILE/);
+  await refused(client.create({ model: 'mine', from: model }), 501, /heddle pull and heddle rm/);
+  await refused(client.copy({ source: model, destination: 'other' }), 501, /heddle pull and heddle rm/);
+  await refused(client.push({ model }), 501, /heddle pull and heddle rm/);
+  await refused(client.delete({ model }), 501, /heddle pull and heddle rm/);
+  await refused(client.pull({ model: 'llama3.2' }), 501, /heddle pull/);
   await refused(new Ollama({ host: url }).list(), 401, /API key/);
 });
 
