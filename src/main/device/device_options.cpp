@@ -133,7 +133,7 @@ CLI::Option* describe_model(CLI::App& command, std::string& name) {
 }
 CLI::Option* describe_models_to_serve(CLI::App& command, std::vector<std::string>& names) {
   names = {own_model_name};
-  return command.add_option("MODEL", names, models_help)->type_name("")->expected(1, 10'000);
+  return command.add_option("MODEL", names, models_help)->type_name("")->expected(-1);
 }
 CLI::Option* describe_required_model(CLI::App& command, std::string& name) {
   return command.add_option("MODEL", name, model_help)->type_name("")->required();

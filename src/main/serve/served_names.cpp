@@ -26,6 +26,7 @@ std::vector<ServedName> models_in(const std::string& path) {
 std::vector<ServedName> served_names(const ServeOptions& options) {
   std::vector<ServedName> all;
   for (const std::string& model : options.models) {
+    if (model.empty()) open_model(model);  // refuses
     if (std::vector<ServedName> some = models_in(model); some.size() > 1) {
       for (ServedName& one : some) all.push_back(std::move(one));
       continue;

@@ -36,7 +36,7 @@ TEST(CommandLine, HelpShowsDefaultsAndUnits) {
   const std::string help = heddle({"serve", "--help"}).out;
   for (const char* part :
        {"--port N                    Port to listen on; 0: any free one [8080]\n", "[127.0.0.1]\n",
-        "Usage: heddle serve [OPTIONS] [MODEL]\n", "the model in the program [weft]\n", "--drain-seconds S "})
+        "Usage: heddle serve [OPTIONS] [MODEL...]\n", "when requests need them [weft]\n", "--drain-seconds S "})
     EXPECT_NE(help.find(part), std::string::npos) << part << help;
   EXPECT_EQ(help.find("[]"), std::string::npos) << help;  // no default is no default
 }

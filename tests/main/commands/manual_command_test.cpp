@@ -45,15 +45,15 @@ TEST(Manual, SaysWhatTheHelpSays) {
   const test::Folder folder;
   ASSERT_EQ(heddle({"manual", folder.path().string()}).status, 0);
   const std::string serve = page(folder, "heddle-serve.1");
-  for (const char* part : {".SH NAME\nheddle\\-serve \\- Serve a model through an OpenAI\\-compatible API\n",
-                           ".SH SYNOPSIS\n.B heddle serve\n[OPTIONS] [MODEL]\n",
+  for (const char* part : {".SH NAME\nheddle\\-serve \\- Serve models through an OpenAI\\-compatible API\n",
+                           ".SH SYNOPSIS\n.B heddle serve\n[OPTIONS] [MODEL...]\n",
                            ".TP\n\\fB\\-\\-port\\fR \\fIN\\fR\nPort to listen on; 0: any free one [8080]\n",
                            ".SH NOTES\nSIGTERM or SIGINT stops the server", ".SH \"SEE ALSO\"\n.BR heddle (1)\n"})
     EXPECT_NE(serve.find(part), serve.npos) << part << serve;
   const std::string whole = page(folder, "heddle.1");
   for (const char* part :
        {".SH NAME\nheddle \\- LLM inference and serving that writes its own GPU code\n", ".SH EXAMPLES\n.nf\n",
-        ".SH \"EXIT STATUS\"\n0 success, 1 an error", ".TP\n.BR heddle\\-serve (1)\nServe a model"})
+        ".SH \"EXIT STATUS\"\n0 success, 1 an error", ".TP\n.BR heddle\\-serve (1)\nServe models"})
     EXPECT_NE(whole.find(part), whole.npos) << part << whole;
   EXPECT_NE(page(folder, "heddle-run.1").find(".SH \"SAMPLING (DOCS/SAMPLING.MD)\"\n"), std::string::npos);
   EXPECT_NE(page(folder, "heddle-quantize.1").find("\\fB\\-\\-type\\fR \\fITYPE\\fR (required)\n"), std::string::npos);
