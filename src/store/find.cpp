@@ -141,7 +141,8 @@ class Finder {
     }
   }
 
-  // hub/ORG/REPO/..., registry/HOST/NAMESPACE/NAME/TAG/model.gguf, and what users put there: FILE.gguf, FOLDER.
+  // hub/ORG/REPO/..., registry/HOST/NAMESPACE/NAME/TAG/model.gguf, and what users put there: FILE.gguf, FOLDER/...,
+  // OWNER/FOLDER/... where the owner's folder has no files of its own.
   void find_own(const fs::path& store) {
     find_repositories(store / hub_folder);
     for (const fs::path& host : folders(store / registry_folder))
@@ -156,15 +157,24 @@ class Finder {
           }
     for (const fs::path& folder : folders(store))
       if (folder.filename() != hub_folder && folder.filename() != registry_folder)
-        add_repository(folder.filename(), folder);
+        has_files(folder) ? add_repository(folder.filename(), folder) : find_repositories_of(folder);
     find_flat(store);
+  }
+
+  bool has_files(const fs::path& folder) {
+    return std::ranges::any_of(list(folder), [](const fs::path& path) {
+      std::error_code ignored;
+      return !path.filename().string().starts_with('.') && fs::is_regular_file(path, ignored);
+    });
   }
 
   // ORG/REPO/...
   void find_repositories(const fs::path& store) {
-    for (const fs::path& owner : folders(store))
-      for (const fs::path& folder : folders(owner))
-        add_repository(fmt::format("{}/{}", owner.filename().string(), folder.filename().string()), folder);
+    for (const fs::path& owner : folders(store)) find_repositories_of(owner);
+  }
+  void find_repositories_of(const fs::path& owner) {
+    for (const fs::path& folder : folders(owner))
+      add_repository(fmt::format("{}/{}", owner.filename().string(), folder.filename().string()), folder);
   }
 
   // models--ORG--REPO/snapshots/COMMIT/..., where refs/main names the commit. Files are links to ../../blobs.

@@ -85,13 +85,13 @@ TEST(FindModels, InTheOwnStore) {
   put(folder.file("own-folder/config.json"), "{}");
   put(folder.file("own-folder/model.safetensors"), "1");
   const std::vector<FoundModel> found = found_in(StoreKind::own, folder);
-  EXPECT_EQ(names_of(found), (Names{"localhost:5000/me/tiny:q8", "mine", "org/repo:Q4_K_M", "org/whole",
-                                    "org/whole:Q8_0", "own-folder", "qwen3:0.6b"}));
-  EXPECT_EQ(found[2].path, folder.file("hub/org/repo/m-Q4_K_M.gguf"));
-  EXPECT_EQ(found[2].bytes, 4u);
-  EXPECT_EQ(found[3].path, folder.file("hub/org/whole"));
-  EXPECT_EQ(found[3].bytes, 7u);
-  EXPECT_EQ(found[3].files.size(), 2u);
+  EXPECT_EQ(names_of(found), (Names{"localhost:5000/me/tiny:q8", "me/tiny:Q8_0", "me/whole", "mine", "org/repo:Q4_K_M",
+                                    "org/whole", "org/whole:Q8_0", "own-folder", "qwen3:0.6b", "types:Q8_0"}));
+  EXPECT_EQ(found[4].path, folder.file("hub/org/repo/m-Q4_K_M.gguf"));
+  EXPECT_EQ(found[4].bytes, 4u);
+  EXPECT_EQ(found[5].path, folder.file("hub/org/whole"));
+  EXPECT_EQ(found[5].bytes, 7u);
+  EXPECT_EQ(found[5].files.size(), 2u);
 }
 
 TEST(FindModels, InHuggingFacesCache) {
@@ -120,6 +120,12 @@ TEST(FindModels, ASnapshotWithoutRefsAndWithARefThatLeads) {
   const test::Folder folder;
   put(folder.file("models--a--b/snapshots/one/m-Q8_0.gguf"), "1");
   put(folder.file("models--c--d/snapshots/../outside/m-Q8_0.gguf"), "1");
+  put(folder.file("types/Q8_0/m-Q8_0.gguf"), "1");  // a folder of its own for each type
+  put(folder.file("types/README.md"), "");
+  put(folder.file("me/tiny/tiny-Q8_0.gguf"), "1");
+  put(folder.file("me/.DS_Store"), "");
+  put(folder.file("me/whole/config.json"), "{}");
+  put(folder.file("me/whole/model.safetensors"), "1");
   put(folder.file("models--c--d/refs/main"), "../outside");
   EXPECT_EQ(names_of(found_in(StoreKind::hugging_face, folder)), Names{"a/b:Q8_0"});
 }
