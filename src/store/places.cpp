@@ -1,9 +1,13 @@
 #include "store/places.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
 
 namespace heddle::store {
 namespace {
@@ -24,6 +28,32 @@ fs::path home_folder(const Environment& environment, const char* variable, const
 }
 
 fs::path caches(const Environment& environment) { return home_folder(environment, "XDG_CACHE_HOME", ".cache"); }
+
+// LM Studio's home is where this file says, if there is one.
+fs::path lm_studio_home(const fs::path& home) {
+  std::ifstream file(below(home, ".lmstudio-home-pointer"));
+  std::string line;
+  std::getline(file, line);
+  line.erase(line.find_last_not_of(" \t\r") + 1);
+  const fs::path folder = line;
+  return folder.is_absolute() ? folder : fs::path();
+}
+
+// The folder for models, where the user has moved it.
+fs::path lm_studio_downloads(const fs::path& home) {
+  const fs::path path = below(home, "settings.json");
+  std::error_code ignored;
+  if (path.empty() || !fs::is_regular_file(path, ignored)) return {};
+  try {
+    const Json settings = parse_json(MappedFile(path).text(), path.string());
+    const auto folder = settings.is_object() ? settings.find("downloadsFolder") : settings.end();
+    if (!settings.is_object() || folder == settings.end() || !folder->is_string()) return {};
+    const fs::path downloads = folder->get<std::string>();
+    return downloads.is_absolute() ? downloads : fs::path();
+  } catch (const Error&) {  // another program's file: without it, its usual folders are searched
+    return {};
+  }
+}
 
 const char* from_process(const char* name) { return std::getenv(name); }
 
@@ -77,8 +107,11 @@ std::vector<Place> model_places(const Environment& environment) {
     add(StoreKind::ollama, "/usr/share/ollama/.ollama/models");  // of the service
   }
 
-  add(StoreKind::lm_studio, below(home, ".lmstudio/models"));
-  add(StoreKind::lm_studio, below(home, ".cache/lm-studio/models"));  // of older versions
+  // the last is that of older versions
+  for (const fs::path& studio : {lm_studio_home(home), below(home, ".lmstudio"), below(home, ".cache/lm-studio")}) {
+    add(StoreKind::lm_studio, lm_studio_downloads(studio));
+    add(StoreKind::lm_studio, below(studio, "models"));
+  }
 
   const fs::path llama = folder_of(environment, "LLAMA_CACHE");
   add(StoreKind::llama_cpp, llama.empty() ? below(caches(environment), "llama.cpp") : llama);

@@ -19,7 +19,8 @@ struct Place {
 
 using Environment = std::function<const char*(const char*)>;  // as getenv()
 
-// The folders that the environment names, and the usual ones where it names none. They need not exist.
+// The folders that the environment names, and the usual ones where it names none; of LM Studio also those that its own
+// files name. They need not exist.
 std::vector<Place> model_places(const Environment& environment);
 std::vector<Place> model_places();  // of this process
 

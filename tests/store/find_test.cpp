@@ -56,6 +56,42 @@ TEST(Places, FollowTheEnvironment) {
   EXPECT_REFUSED(own_store(environment), "expected XDG_DATA_HOME or HOME", "found neither");
 }
 
+TEST(Places, LmStudioSaysWhereItKeepsItsModels) {
+  const test::Folder home;
+  const std::string folder = home.path();
+  const Environment environment = [&](const char* name) {
+    return std::string_view(name) == "HOME" ? folder.c_str() : nullptr;
+  };
+  const auto found = [&] {
+    Names result;
+    for (const Place& place : model_places(environment))
+      if (place.store == StoreKind::lm_studio) result.push_back(place.folder.string());
+    return result;
+  };
+  const Names usual{folder + "/.lmstudio/models", folder + "/.cache/lm-studio/models"};
+  EXPECT_EQ(found(), usual);
+  const auto settings = home.file(".lmstudio/settings.json");
+  for (const char* text : {"", "{", "[]", "{}", R"({"downloadsFolder": 1})", R"({"downloadsFolder": ""})",
+                           R"({"downloadsFolder": "relative/folder"})", "{\"downloadsFolder\": \"\xff\"}"}) {
+    put(settings, text);
+    EXPECT_EQ(found(), usual) << text;
+  }
+  put(settings, R"({"language": "en", "downloadsFolder": "/data/models"})");
+  EXPECT_EQ(found(), (Names{"/data/models", usual[0], usual[1]}));
+  put(settings, fmt::format(R"({{"downloadsFolder": "{}/"}})", usual[0]));
+  EXPECT_EQ(found().size(), 3u);
+  std::filesystem::remove(settings);
+  for (const char* text : {"", "\n", "relative\n"}) {
+    put(home.file(".lmstudio-home-pointer"), text);
+    EXPECT_EQ(found(), usual) << text;
+  }
+  put(home.file(".lmstudio-home-pointer"), folder + "/moved \r\n");
+  put(home.file("moved/settings.json"), R"({"downloadsFolder": "/data/others"})");
+  EXPECT_EQ(found(), (Names{"/data/others", folder + "/moved/models", usual[0], usual[1]}));
+  put(home.file(".lmstudio-home-pointer"), folder + "/.cache/lm-studio");
+  EXPECT_EQ(found(), (Names{usual[1], usual[0]}));
+}
+
 TEST(FindModels, NothingIsFoundInNothing) {
   const test::Folder folder;
   std::vector<std::string> notes;
@@ -84,6 +120,12 @@ TEST(FindModels, InTheOwnStore) {
   put(folder.file("mine.gguf"), "1");
   put(folder.file("own-folder/config.json"), "{}");
   put(folder.file("own-folder/model.safetensors"), "1");
+  put(folder.file("types/Q8_0/m-Q8_0.gguf"), "1");  // a folder of its own for each type
+  put(folder.file("types/README.md"), "");
+  put(folder.file("me/tiny/tiny-Q8_0.gguf"), "1");
+  put(folder.file("me/.DS_Store"), "");
+  put(folder.file("me/whole/config.json"), "{}");
+  put(folder.file("me/whole/model.safetensors"), "1");
   const std::vector<FoundModel> found = found_in(StoreKind::own, folder);
   EXPECT_EQ(names_of(found), (Names{"localhost:5000/me/tiny:q8", "me/tiny:Q8_0", "me/whole", "mine", "org/repo:Q4_K_M",
                                     "org/whole", "org/whole:Q8_0", "own-folder", "qwen3:0.6b", "types:Q8_0"}));
@@ -120,12 +162,6 @@ TEST(FindModels, ASnapshotWithoutRefsAndWithARefThatLeads) {
   const test::Folder folder;
   put(folder.file("models--a--b/snapshots/one/m-Q8_0.gguf"), "1");
   put(folder.file("models--c--d/snapshots/../outside/m-Q8_0.gguf"), "1");
-  put(folder.file("types/Q8_0/m-Q8_0.gguf"), "1");  // a folder of its own for each type
-  put(folder.file("types/README.md"), "");
-  put(folder.file("me/tiny/tiny-Q8_0.gguf"), "1");
-  put(folder.file("me/.DS_Store"), "");
-  put(folder.file("me/whole/config.json"), "{}");
-  put(folder.file("me/whole/model.safetensors"), "1");
   put(folder.file("models--c--d/refs/main"), "../outside");
   EXPECT_EQ(names_of(found_in(StoreKind::hugging_face, folder)), Names{"a/b:Q8_0"});
 }
