@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
 #include "store/curl.h"
 #include "tests/store/test_hub.h"
+#include "tests/support/folder.h"
 #include "tests/support/refused.h"
 
 namespace heddle::store {
@@ -59,6 +64,37 @@ TEST(HttpClient, GetsTexts) {
     EXPECT_EQ(failure.body.size(), 4096u);
     EXPECT_EQ(std::string(failure.what()), server.address() + "/teapot: the server answered 418");
   }
+}
+
+// The openssl program answers one connection with a file that is a whole response.
+TEST(HttpClient, DoesNotFollowHttpsToHttp) {
+  if (std::system("openssl version >/dev/null 2>&1") != 0) GTEST_SKIP() << "needs the program openssl";
+  test::TestServer plain([](const test::TestServer::Request&) { return test::TestServer::Reply{.body = "secret"}; });
+  const test::Folder folder;
+  const std::string enter = "cd '" + folder.path().string() + "' && ";
+  ASSERT_EQ(std::system((enter + "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 "
+                                 "-keyout key.pem -out certificate.pem -subj /CN=127.0.0.1 "
+                                 "-addext subjectAltName=IP:127.0.0.1 2>/dev/null")
+                            .c_str()),
+            0);
+  std::ofstream(folder.file("away"), std::ios::binary)
+      << fmt::format("HTTP/1.1 302 Found\r\nLocation: {}/x\r\nContent-Length: 0\r\n\r\n", plain.address());
+  FILE* server = ::popen((enter + "exec timeout 60 openssl s_server -accept 127.0.0.1:0 -naccept 1 -HTTP "
+                                  "-key key.pem -cert certificate.pem 2>&1")
+                             .c_str(),
+                         "r");
+  ASSERT_TRUE(server);
+  std::string address;
+  for (char line[256]; address.empty() && std::fgets(line, sizeof line, server);)
+    if (const std::string text = line; text.starts_with("ACCEPT "))
+      address = "https://" + text.substr(7, text.find_last_not_of(" \r\n") - 6);
+  {
+    HttpClient client({.ca_file = folder.file("certificate.pem")});
+    EXPECT_REFUSED(client.get_text({.url = address + "/away"}, 100),
+                   fmt::format("{}/away: redirects to \"{}/x\", which is not encrypted", address, plain.address()));
+  }  // its connection ends, and with it the server
+  EXPECT_EQ(plain.requests().size(), 0u);
+  ::pclose(server);
 }
 
 TEST(Curl, SaysWhatToInstall) {
