@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kernels/attention/prompt_attention.h"
-#include "proof/attention/prompt_problem.h"
+#include "proof/attention/prompt_sights.h"
 #include "proof/bench.h"
 
 namespace heddle::proof {
@@ -44,8 +44,8 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       spec.chained = rows % 2;
       add(spec, {.heads = 1 + rows % 2, .pieces = {{before, rows}}, .whole = true});
     }
-  for (uint32_t window : {1u, 2u, 16u, 17u, 40u, 1000u, 0xffffffffu}) {
-    add(small, {.heads = 1, .pieces = {{70, 45}, {0, 20}, {33, 1}}, .window = window, .whole = true});
+  for (uint32_t window : prompt_windows) {
+    add(small, windowed_prompts(45, window, small.kv));
     add({.head_dim = 80, .queries = 64, .positions = 64, .chained = 1},
         {.pieces = {{200, 100}}, .page_size = 48, .window = window, .whole = window % 2 == 0});
   }
@@ -75,8 +75,7 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       q8.stages = 2 + (before + rows) % 3;
       add(q8, {.heads = 1 + rows % 2, .pieces = {{before, rows}}});
     }
-  for (uint32_t window : {1u, 16u, 17u, 40u, 0xffffffffu})
-    add(q8, {.heads = 1, .pieces = {{70, 45}, {0, 20}, {33, 1}}, .window = window});
+  for (uint32_t window : {1u, 16u, 17u, 40u, 0xffffffffu}) add(q8, windowed_prompts(45, window, q8.kv));
   add({.head_dim = 64, .queries = 128, .positions = 128, .kv = kernels::kv_q8}, {.heads = 1, .pieces = {{150, 140}}});
   // whole texts of all lengths, in both directions
   for (uint32_t rows : {1u, 15u, 16u, 17u, 31u, 33u, 64u, 100u}) {
@@ -84,45 +83,26 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     spec.stages = 2 + rows % 3;
     spec.kv = rows % 16 == 1 ? kernels::kv_q8 : kernels::kv_f16;
     spec.splits = rows == 100 ? 4 : 1;
-    add(spec, {.heads = 1 + rows % 2,
-               .pieces = {{0, rows}, {0, 3}, {5, 0}, {0, 40}},
-               .page_size = 32,
-               .whole = spec.kv == kernels::kv_f16,
-               .bidirectional = true});
+    add(spec, whole_texts(rows, 1 + rows % 2, spec.kv));
   }
-  for (uint32_t window : {1u, 2u, 3u, 16u, 33u, 40u, 1000u, 0xffffffffu})
+  for (uint32_t window : prompt_windows_both_ways)
     for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
       PromptAttention spec = small;
       spec.kv = kv;
       spec.parts = 1 + window % 2;
-      add(spec, {.heads = 1,
-                 .pieces = {{0, 110}, {0, 20}, {33, 9}, {0, 1}},
-                 .window = window,
-                 .whole = kv == kernels::kv_f16,
-                 .bidirectional = true});
+      add(spec, windowed_texts(110, window, kv));
     }
-  for (uint32_t chunk : {1u, 2u, 16u, 30u, 75u, 1000u})
+  for (uint32_t chunk : prompt_chunks)
     for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
       PromptAttention spec = small;
       spec.kv = kv;
-      add(spec, {.heads = 1, .pieces = {{70, 45}, {0, 20}, {33, 1}}, .whole = kv == kernels::kv_f16, .chunk = chunk});
+      add(spec, chunked_prompts(45, chunk, kv));
     }
-  for (uint32_t splits : {1u, 4u})
-    for (bool both : {false, true}) {
-      PromptAttention spec = small;
-      spec.splits = splits;
-      spec.chained = both;
-      add(spec, {.heads = 4, .pieces = {{90, 40}, {0, 3}}, .bidirectional = both, .sinks = true});
-      add(spec, {.heads = 3, .pieces = {{90, 40}, {0, 3}}, .softcap = 20, .bidirectional = both, .slopes = true});
-      spec.kv = kernels::kv_q8;
-      add(spec, {.heads = 4,
-                 .pieces = {{90, 40}, {0, 3}},
-                 .window = 50,
-                 .chunk = both ? 0u : 60u,
-                 .bidirectional = both,
-                 .sinks = true,
-                 .slopes = true});
-    }
+  for (uint32_t splits : {1u, 4u}) {
+    PromptAttention spec = small;
+    spec.splits = splits;
+    add_sinks_and_slopes(spec, 40, add);
+  }
   // clusters, with blocks that have nothing to do among them
   for (uint32_t splits : {2u, 4u, 8u})
     for (uint32_t before : {0u, 40u, 200u})
@@ -175,20 +155,7 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   }
   add(kernels::prompt_choice(128, 2048, 0),
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});
-  add(kernels::prompt_choice(64, 512, 0), {.heads = 4,
-                                           .kv_heads = 4,
-                                           .pieces = {{0, 512}, {0, 77}, {0, 300}, {0, 1}, {0, 129}},
-                                           .page_size = 32,
-                                           .bidirectional = true});
-  add(kernels::prompt_choice(64, 512, 0), {.heads = 4,
-                                           .kv_heads = 4,
-                                           .pieces = {{0, 2000}, {0, 77}, {0, 300}},
-                                           .page_size = 32,
-                                           .window = 128,
-                                           .bidirectional = true});
-  for (uint32_t window : {0u, 128u})  // of gpt-oss
-    add(kernels::prompt_choice(64, 512, 0),
-        {.heads = 16, .kv_heads = 2, .pieces = {{3000, 512}}, .page_size = 32, .window = window, .sinks = true});
+  add_large_sights(kernels::prompt_choice(64, 512, 0), add);
   add(kernels::prompt_choice(256, 1000, 1),
       {.heads = 4, .pieces = {{1000, 1000}}, .window = 600, .softcap = 50, .size = 5});
 }

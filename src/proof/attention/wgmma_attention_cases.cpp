@@ -1,6 +1,6 @@
 // Cases of wgmma_attention.
 #include "kernels/attention/wgmma_attention.h"
-#include "proof/attention/prompt_problem.h"
+#include "proof/attention/prompt_sights.h"
 
 namespace heddle::proof {
 
@@ -49,8 +49,8 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       spec.kv = rows % 16 ? kernels::kv_f16 : kernels::kv_q8;
       add(spec, {.heads = 1, .pieces = {{before, rows}}, .whole = spec.kv == kernels::kv_f16});
     }
-  for (uint32_t window : {1u, 2u, 16u, 17u, 40u, 1000u, 0xffffffffu}) {
-    add(small, {.heads = 1, .pieces = {{70, 145}, {0, 20}, {33, 1}}, .window = window, .whole = true});
+  for (uint32_t window : prompt_windows) {
+    add(small, windowed_prompts(145, window, small.kv));
     add({.head_dim = 80, .positions = 64, .chained = 1},
         {.heads = 1, .pieces = {{200, 100}}, .page_size = 48, .window = window, .whole = window % 2 == 0});
   }
@@ -65,41 +65,19 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     WgmmaAttention spec = small;
     spec.stages = 2 + rows % 3;
     spec.kv = rows % 16 == 1 ? kernels::kv_q8 : kernels::kv_f16;
-    add(spec, {.heads = 1,
-               .pieces = {{0, rows}, {0, 3}, {5, 0}, {0, 40}},
-               .page_size = 32,
-               .whole = spec.kv == kernels::kv_f16,
-               .bidirectional = true});
+    add(spec, whole_texts(rows, 1, spec.kv));
   }
-  for (uint32_t window : {1u, 2u, 3u, 16u, 33u, 40u, 1000u, 0xffffffffu}) {
+  for (uint32_t window : prompt_windows_both_ways) {
     WgmmaAttention spec = small;
     spec.kv = window % 2 ? kernels::kv_f16 : kernels::kv_q8;
-    add(spec, {.heads = 1,
-               .pieces = {{0, 210}, {0, 20}, {33, 9}, {0, 1}},
-               .window = window,
-               .whole = spec.kv == kernels::kv_f16,
-               .bidirectional = true});
+    add(spec, windowed_texts(210, window, spec.kv));
   }
-  for (uint32_t chunk : {1u, 2u, 16u, 30u, 75u, 1000u}) {
+  for (uint32_t chunk : prompt_chunks) {
     WgmmaAttention spec = small;
     spec.kv = chunk % 4 ? kernels::kv_f16 : kernels::kv_q8;
-    add(spec,
-        {.heads = 1, .pieces = {{70, 145}, {0, 20}, {33, 1}}, .whole = spec.kv == kernels::kv_f16, .chunk = chunk});
+    add(spec, chunked_prompts(145, chunk, spec.kv));
   }
-  for (bool both : {false, true}) {
-    WgmmaAttention spec = small;
-    spec.chained = both;
-    add(spec, {.heads = 4, .pieces = {{90, 140}, {0, 3}}, .bidirectional = both, .sinks = true});
-    add(spec, {.heads = 3, .pieces = {{90, 40}, {0, 3}}, .softcap = 20, .bidirectional = both, .slopes = true});
-    spec.kv = kernels::kv_q8;
-    add(spec, {.heads = 4,
-               .pieces = {{90, 40}, {0, 3}},
-               .window = 50,
-               .chunk = both ? 0u : 60u,
-               .bidirectional = both,
-               .sinks = true,
-               .slopes = true});
-  }
+  add_sinks_and_slopes(small, 140, add);
   for (uint32_t group : {1u, 3u, 12u})
     add(small, {.heads = 2 * group, .kv_heads = 2, .pieces = {{3, 20}}, .page_size = 32, .whole = true});
   for (uint32_t page : {16u, 32u, 48u, 256u})
@@ -120,20 +98,7 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(kernels::wgmma_choice(192, 128), {.heads = 4, .kv_heads = 4, .pieces = {{1500, 548}}, .page_size = 2048});
   add(kernels::wgmma_choice(128),
       {.heads = 4, .pieces = {{6000, 2048}}, .page_size = 64, .window = 1024, .whole = true});
-  add(kernels::wgmma_choice(64), {.heads = 4,
-                                  .kv_heads = 4,
-                                  .pieces = {{0, 512}, {0, 77}, {0, 300}, {0, 1}, {0, 129}},
-                                  .page_size = 32,
-                                  .bidirectional = true});
-  add(kernels::wgmma_choice(64), {.heads = 4,
-                                  .kv_heads = 4,
-                                  .pieces = {{0, 2000}, {0, 77}, {0, 300}},
-                                  .page_size = 32,
-                                  .window = 128,
-                                  .bidirectional = true});
-  for (uint32_t window : {0u, 128u})  // of gpt-oss
-    add(kernels::wgmma_choice(64),
-        {.heads = 16, .kv_heads = 2, .pieces = {{3000, 512}}, .page_size = 32, .window = window, .sinks = true});
+  add_large_sights(kernels::wgmma_choice(64), add);
   add(kernels::wgmma_choice(256), {.heads = 4, .pieces = {{1000, 1000}}, .window = 600, .softcap = 50, .size = 5});
 }
 
