@@ -3,8 +3,10 @@
 #include <memory>
 #include <ostream>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "main/commands/commands.h"
+#include "main/device/open_model.h"
 #include "main/models/named_model.h"
 #include "store/places.h"
 #include "store/remove.h"
@@ -13,6 +15,7 @@ namespace heddle {
 namespace {
 
 void remove_named(const std::string& name, std::ostream& out) {
+  if (name == own_model_name) throw Error("{} is a part of the program, and cannot be removed", name);
   const std::filesystem::path store = store::own_store();
   const std::vector<store::FoundModel> models = store::find_models(store::model_places());
   const std::vector<store::FoundModel> found = store::models_named(name, models);

@@ -90,3 +90,6 @@ TEST(RmCommand, RemovesOnlyItsOwn) {
 
 }  // namespace
 }  // namespace heddle::test
+  const Result own = heddle({"rm", "weft"});
+  EXPECT_EQ(own.status, 1);
+  EXPECT_EQ(own.err, "heddle: weft is a part of the program, and cannot be removed\n");
