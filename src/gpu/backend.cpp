@@ -65,7 +65,10 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   work_.emplace(context_, sizes_);
   model::each_kv_cache(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
   forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, tuning_, recorder_});
-  if (options.preload) load_kernels();
+  if (options.preload) {
+    if (options.on_assembling) options.on_assembling();
+    load_kernels();
+  }
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (8 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +

@@ -31,6 +31,7 @@ struct Options {
   std::vector<VisitingSublayer> visiting = {};  // feed-forwards and mixtures
   bool preload = true;  // kernels of the usual batches are assembled while loading; false: each when it is first used
   std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.
+  std::function<void()> on_assembling;               // the weights are there, the kernels are next. May be empty.
   OnKernel on_kernel;                                // sees every kernel that is built. May be empty.
 };
 
@@ -54,13 +55,14 @@ std::string path_text(const cuda::DeviceInfo& device);
 
 // Looks for the fastest shapes of the kernels of a decode step on this GPU, by timing whole steps, and keeps them on
 // disk for all models with such kernels. `batches`: rows of the steps, each 1 to 8. `say`: a line for each
-// kernel.
+// kernel. `progress` is called before each shape is timed.
 struct Tuned {
   double before = 0, after = 0;  // seconds of all steps timed
   uint32_t kernels = 0, tried = 0;
   std::string file;  // where the shapes are kept; empty: the file could not be written
 };
 Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
-           const std::function<void(const std::string&)>& say);
+           const std::function<void(const std::string&)>& say,
+           const std::function<void(uint64_t tried, uint64_t all)>& progress = {});
 
 }  // namespace heddle::gpu

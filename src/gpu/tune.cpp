@@ -31,15 +31,21 @@ class Tuner {
   Tuner(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches)
       : gpu_(model, limits_of(model, batches), options), batches_(batches) {}
 
-  Tuned run(const std::function<void(const std::string&)>& say) {
+  Tuned run(const std::function<void(const std::string&)>& say,
+            const std::function<void(uint64_t, uint64_t)>& progress) {
     gpu_.tuning_.begin_search();
     double best = time_all();
     Tuned result{.before = best};
-    for (const Tuning::Search& search : gpu_.tuning_.searches()) {
+    const std::vector<Tuning::Search> searches = gpu_.tuning_.searches();
+    uint64_t all = 0;
+    for (const Tuning::Search& search : searches)
+      all += std::max<size_t>(search.candidates, 1) - 1;  // the first is the default
+    for (const Tuning::Search& search : searches) {
       size_t chosen = 0;
       const double before = best;
       for (size_t i = 1; i < search.candidates; ++i) {
         gpu_.tuning_.set(search.key, i);
+        if (progress) progress(result.tried, all);
         ++result.tried;
         const double seconds = time_all();
         if (seconds < best * worth_it) {
@@ -123,11 +129,12 @@ class Tuner {
 };
 
 Tuned tune(const model::Model& model, const Options& options, const std::vector<uint32_t>& batches,
-           const std::function<void(const std::string&)>& say) {
+           const std::function<void(const std::string&)>& say,
+           const std::function<void(uint64_t, uint64_t)>& progress) {
   for (uint32_t rows : batches)
     if (rows == 0 || rows > max_step_rows) throw Error("a batch of {} rows, expected 1 to {}", rows, max_step_rows);
   if (batches.empty()) throw Error("expected a batch to tune for");
-  return Tuner(model, options, batches).run(say);
+  return Tuner(model, options, batches).run(say, progress);
 }
 
 }  // namespace heddle::gpu

@@ -24,6 +24,7 @@
 #include "main/bench/embed_bench.h"
 #include "main/bench/forced_acceptance.h"
 #include "main/bench/html_report.h"
+#include "main/commands/commands.h"
 #include "main/commands/constraint_options.h"
 #include "main/commands/generate.h"
 #include "main/device/device_memory.h"
@@ -153,11 +154,12 @@ class Bench {
     Row row{.prompt = length, .depth = depth, .threads = threads_};
     expect_room(depth + length, 1);
     const std::vector<TokenId> before = random_tokens(depth);
+    ProgressLine progress(err_);
+    progress.show(label_of(row) + ": what comes before");
     if (depth) time_prompt(before);
     running_.backend->split_times();  // from here on
-    ProgressLine progress(err_);
     for (uint32_t run = 0; run < runs; ++run) {
-      progress.count(label_of(row) + ": run", run, runs, "runs");
+      progress.count(label_of(row) + ":", run, runs, "runs");
       std::vector<TokenId> text = before;
       const std::vector<TokenId> own = random_tokens(length);
       text.insert(text.end(), own.begin(), own.end());
@@ -175,13 +177,14 @@ class Bench {
     std::vector<std::vector<TokenId>> texts;
     ProgressLine progress(err_);
     for (uint32_t i = 0; i < batch; ++i) {
+      progress.count(label_of(row) + ":", i, batch, "prompts");
       texts.push_back(random_tokens(depth + 1));
       time_prompt(texts.back());  // from the KV cache later, so that all streams begin at once
     }
     if (running_.gpu || running_.draft) generate(texts, tokens + 1);  // makes graphs, and the draft reads the prompts
     running_.backend->split_times();
     for (uint32_t run = 0; run < runs; ++run) {
-      progress.count(label_of(row) + ": run", run, runs, "runs");
+      progress.count(label_of(row) + ":", run, runs, "runs");
       row.rates.push_back(generate(texts, tokens + 1));
     }
     row.split = running_.backend->split_times();
@@ -364,7 +367,7 @@ void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_flag("--json", options->json, "Print JSON");
+  describe_json(command, options->json);
   describe_html(command, options->html);
   command.callback([&command, options, &out, &err] {
     if (command.get_subcommands().empty()) bench_model(*options, out, err);

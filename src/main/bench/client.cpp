@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "main/bench/traffic.h"
+#include "main/commands/commands.h"
 
 namespace heddle {
 namespace {
@@ -103,7 +104,7 @@ void describe_bench_client(CLI::App& bench, std::ostream& out) {
   command->add_flag("--text", options->text, "Prompts are random words, not random tokens");
   option("--timeout", options->timeout, "Seconds without a byte until a request has failed", "S");
   option("--seed", options->seed, "Seed of the traffic", "N");
-  command->add_flag("--json", options->json, "Print JSON");
+  describe_json(*command, options->json);
   command->callback([options, &out] { bench_client(*options, out); });
 }
 

@@ -88,9 +88,10 @@ void bench_encoder(const BenchOptions& options, std::ostream& out, std::ostream&
         const std::string label = fmt::format("embed {} x {}", length, texts);
         {
           ProgressLine progress(&err);
+          progress.show(label);
           time_texts(*running, engine, length, texts, random);  // kernels and graphs are made here
           for (uint32_t run = 0; run < options.runs; ++run) {
-            progress.count(label + ": run", run, options.runs, "runs");
+            progress.count(label + ":", run, options.runs, "runs");
             row.rates.push_back(time_texts(*running, engine, length, texts, random));
           }
         }

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "main/bench/html_report.h"
 #include "main/bench/traffic.h"
+#include "main/commands/commands.h"
 #include "main/progress.h"
 
 namespace heddle {
@@ -280,7 +281,7 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
   option("--kv-tokens", options->cache_tokens, "Tokens of the KV cache; 0: enough for all requests that run at once",
          "N");
   option("--seed", options->seed, "Seed of the traffic", "N");
-  command->add_flag("--json", options->json, "Print JSON");
+  describe_json(*command, options->json);
   describe_html(*command, options->html);
   command->callback([options, &out, &err] { bench_serve(*options, out, err); });
 }

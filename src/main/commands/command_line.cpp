@@ -19,6 +19,7 @@
 #include "main/commands/version_text.h"
 #include "main/models/pull_command.h"
 #include "main/process.h"
+#include "main/progress.h"
 
 namespace heddle {
 namespace {
@@ -147,7 +148,7 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_bench_serve(bench, out, err);
   describe_bench_client(bench, out);
   describe_bench_kernels(bench, out, err, status);
-  describe_tune(program, out);
+  describe_tune(program, out, err);
   describe_completion(program, out);
   describe_manual(program);
   program.footer(examples);  // after the subcommands, which would inherit it
@@ -175,6 +176,16 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
 }
 
 }  // namespace
+
+void describe_json(CLI::App& command, bool& json, const char* text) {
+  command.add_flag_function(
+      "--json",
+      [&json](int64_t) {
+        json = true;
+        ProgressLine::disable();
+      },
+      text);
+}
 
 int run_command_line(const std::vector<std::string>& arguments, std::istream& in, std::ostream& out,
                      std::ostream& err) {

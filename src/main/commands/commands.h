@@ -32,13 +32,16 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
 void describe_ptx(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
 void describe_devices(CLI::App& program, std::ostream& out);
 void describe_selftest(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
-void describe_tune(CLI::App& program, std::ostream& out);
+void describe_tune(CLI::App& program, std::ostream& out, std::ostream& err);
 void describe_completion(CLI::App& program, std::ostream& out);
 void describe_manual(CLI::App& program);
 void describe_bench_kernels(CLI::App& bench, std::ostream& out, std::ostream& err, int& status);
 
 // heddle alone: a story by weft, and what to try next. The exit status.
 int welcome(std::ostream& out, std::ostream& err);
+
+// --json: what is printed is for a program, and no progress is shown beside it.
+void describe_json(CLI::App& command, bool& json, const char* text = "Print JSON");
 
 // Token ids separated by spaces, commas or brackets, as tokenize prints them. An Error names what is not a number.
 void read_ids(std::string_view list, std::vector<text::TokenId>& ids);

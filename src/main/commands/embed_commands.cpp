@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "main/commands/commands.h"
 #include "main/device/running_model.h"
+#include "main/progress.h"
 #include "model/pooled.h"
 #include "text/rank_text.h"
 
@@ -45,13 +46,22 @@ std::unique_ptr<RunningModel> open_for_texts(const EmbedOptions& options, std::o
 }
 
 // All requests at once; the last event of each.
-std::vector<engine::Event> compute(const RunningModel& running, std::vector<engine::Request> requests) {
+std::vector<engine::Event> compute(const RunningModel& running, std::vector<engine::Request> requests,
+                                   std::ostream& err) {
   engine::Engine engine(running.model, *running.backend, running.limits,
                         {.max_stall = INFINITY, .max_waiting = UINT32_MAX});
   std::vector<engine::Event> events(requests.size());
+  size_t done = 0;
   for (size_t i = 0; i < requests.size(); ++i)
-    engine.submit(std::move(requests[i]), [&events, i](const engine::Event& event) { events[i] = event; });
-  while (!engine.idle()) engine.step();
+    engine.submit(std::move(requests[i]), [&events, &done, i](const engine::Event& event) {
+      events[i] = event;
+      ++done;
+    });
+  ProgressLine progress(&err);
+  while (!engine.idle()) {
+    progress.count("computed", done, events.size(), "texts");
+    engine.step();
+  }
   for (const engine::Event& event : events)
     if (event.finish_reason == engine::FinishReason::failed) throw Error("{}", event.reason);
   return events;
@@ -68,7 +78,7 @@ void embed(const EmbedOptions& options, std::ostream& out, std::ostream& err) {
     request.prompt = running->tokenizer().encode(text, {.parse_special = false});
     request.embed = true;
   }
-  std::vector<engine::Event> events = compute(*running, std::move(requests));
+  std::vector<engine::Event> events = compute(*running, std::move(requests), err);
   for (engine::Event& event : events) {
     if (options.dimensions) event.embedding.resize(options.dimensions);
     const std::vector<double> values(event.embedding.begin(), event.embedding.end());
@@ -90,7 +100,7 @@ void rerank(const EmbedOptions& options, std::ostream& out, std::ostream& err) {
     if (model::token_types(running->model) > 1) request.types = std::move(pair.types);
     request.rank = true;
   }
-  const std::vector<engine::Event> events = compute(*running, std::move(requests));
+  const std::vector<engine::Event> events = compute(*running, std::move(requests), err);
   std::vector<size_t> order(events.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(),
@@ -128,7 +138,7 @@ void describe_embed(CLI::App& program, std::istream& in, std::ostream& out, std:
   command->add_option("--query", ranking->query, "The query")->type_name("TEXT")->required();
   command->add_option("--top", ranking->top, "How many to print; 0: all")->type_name("N");
   command->add_flag("--truncate", ranking->truncate, "Cut documents that are too long, instead of refusing them");
-  command->add_flag("--json", ranking->json, "Print a line of JSON for each");
+  describe_json(*command, ranking->json, "Print a line of JSON for each");
   describe_device(*command, ranking->device);
   command->callback([ranking, &in, &out, &err] {
     if (ranking->texts.empty()) ranking->texts = text_lines(in);

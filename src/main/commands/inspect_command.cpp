@@ -263,7 +263,7 @@ void describe_inspect(CLI::App& program, std::ostream& out) {
       ->type_name("FORMAT");
   command->add_flag("--tensors", options->tensors, "List every tensor");
   command->add_flag("--full", options->full, "Print long values whole");
-  command->add_flag("--json", options->json, "Print JSON");
+  describe_json(*command, options->json);
   command->callback([options, &out] { inspect(*options, out); });
 }
 

@@ -29,20 +29,11 @@ struct WriteModelOptions {
 
 std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
 
-// "[=====>    ]  52 %, tensor 80 of 147, 310 MB/s"
-std::string progress_bar(const formats::Progress& progress, double seconds) {
-  constexpr size_t width = 30;
-  const double share =
-      progress.to_write ? static_cast<double>(progress.written) / static_cast<double>(progress.to_write) : 1;
-  const auto full = static_cast<size_t>(share * width);
-  return fmt::format("[{}{}{}] {:3.0f} %, tensor {} of {}, {:.0f} MB/s", std::string(full, '='),
-                     full < width ? ">" : "", std::string(full < width ? width - full - 1 : 0, ' '), 100 * share,
-                     progress.tensor, progress.tensors, static_cast<double>(progress.written) * 1e-6 / seconds);
-}
-
 std::function<void(const formats::Progress&)> reporter(ProgressLine& line) {
-  return
-      [&line](const formats::Progress& progress) { line.show([&] { return progress_bar(progress, line.seconds()); }); };
+  return [&line](const formats::Progress& progress) {
+    line.transfer(fmt::format("tensor {} of {}", progress.tensor, progress.tensors), progress.written,
+                  progress.to_write);
+  };
 }
 
 std::string summary(const std::string& path, const formats::Written& written, double seconds) {

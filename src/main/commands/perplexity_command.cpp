@@ -141,6 +141,7 @@ Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view
   Sums sums;
   std::vector<float> base;  // logits of the other model, of the rows that are scored
   Perplexity result;
+  if (progress) progress(result, windows.size());
   for (const Window& window : windows) {
     std::vector<TokenId> prompt(tokens.begin() + long(window.begin), tokens.begin() + long(window.end) - 1);
     if (begins && options.method == "windows") prompt[0] = *tokenizer.bos();
@@ -166,7 +167,8 @@ void perplexity(const PerplexityOptions& options, std::ostream& out, std::ostrea
       options, file.text(),
       [&](const Perplexity& so_far, uint64_t windows) {
         if (!line) line.emplace(&err);
-        line->count(fmt::format("perplexity {:.4f},", so_far.value), so_far.windows, windows, "windows");
+        line->count(so_far.windows ? fmt::format("perplexity {:.4f},", so_far.value) : "perplexity:", so_far.windows,
+                    windows, "windows");
       },
       &err);
   line.reset();

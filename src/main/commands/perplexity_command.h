@@ -24,7 +24,8 @@ struct Perplexity {
   double divergence = 0, largest_divergence = 0;  // from `other`: the mean over tokens and the largest, in nats
   double top1_agreement = 0;                      // share of positions where both have the same most likely token
 };
-// `text`: the bytes of the file. `progress` is called after each window with what is known so far. `log`: see
+// `text`: the bytes of the file. `progress` is called with what is known so far, before the first window
+// and after each. `log`: see
 // open_running().
 Perplexity measure_perplexity(const PerplexityOptions& options, std::string_view text,
                               const std::function<void(const Perplexity&, uint64_t windows)>& progress,

@@ -190,7 +190,7 @@ void describe_plan(CLI::App& program, std::ostream& out, int& status) {
   describe_model(*command, options->model);
   command->add_option("--rows", options->rows, "Maximum tokens in a batch; 0: 512 on the CPU, 2048 on a GPU")
       ->type_name("N");
-  command->add_flag("--json", options->json, "Print JSON");
+  describe_json(*command, options->json);
   describe_device(*command, options->device);
   command->callback([options, &out, &status] { status = print_plan(*options, out) ? 0 : 1; });
 }

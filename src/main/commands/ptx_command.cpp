@@ -67,8 +67,8 @@ void check_cells(std::vector<Cell>& cells, bool assembling, std::ostream& err) {
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
     threads.emplace_back([&] {
       for (size_t at; (at = next++) < cells.size(); ++done) {
-        line.show(
-            [&] { return fmt::format("checked {} of {}: {}", done.load(), cells.size(), cells[at].entry->name); });
+        line.count(fmt::format("{} for {}:", cells[at].entry->name, cells[at].target->name), done.load(), cells.size(),
+                   "checked");
         if (cells[at].shown.empty()) check_cell(cells[at], assembling);
       }
     });

@@ -170,7 +170,7 @@ void describe_text(CLI::App& program, std::istream& in, std::ostream& out, std::
   command->add_flag("--plain", tokenize_options->plain,
                     "Take \"<|eot_id|>\" in the text as text, not as a special token");
   command->add_flag("--pieces", tokenize_options->pieces, "Print each id with the text it stands for");
-  command->add_flag("--json", tokenize_options->json, "Print JSON");
+  describe_json(*command, tokenize_options->json);
   command->callback([tokenize_options, given, &in, &out, &err] {
     tokenize(*tokenize_options, given->count() ? tokenize_options->text : read_all(in, err, "a text"), out);
   });

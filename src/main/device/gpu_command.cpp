@@ -73,7 +73,7 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
     for (size_t i; (i = next++) < cases.size();) {
       const proof::Case& c = cases[i];
       if (!chosen(options.kernels, c.kernel)) continue;
-      line.show([&] { return fmt::format("case {} of {}: {}", i + 1, cases.size(), c.kernel); });
+      line.count(c.kernel + ":", i, cases.size(), "cases");
       const bool runs = machine.runs(c.lowest_target);
       const auto start = Clock::now();
       const proof::Check check = runs ? run_case(c, machine, options.seed) : proof::Check();
@@ -177,7 +177,7 @@ void describe_bench_kernels(CLI::App& bench, std::ostream& out, std::ostream& er
       });
   describe_gpu_as(*command);
   command->add_option("--shape", options->shape, "Time only shapes that contain this text")->type_name("TEXT");
-  command->add_flag("--json", options->json, "Print JSON");
+  describe_json(*command, options->json);
   describe_html(*command, options->html);
   command->callback([options, &out, &err, &status] { status = bench_kernels(*options, out, err) ? 0 : 1; });
 }
@@ -266,8 +266,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out, std::o
   ProgressLine line(&err);
   for (proof::Bench& b : benches) {
     if (!machine.runs(b.lowest_target)) continue;
-    line.show(
-        [&] { return fmt::format("timing {} of {}: {} {}", rows.size() + 1, benches.size(), b.kernel, b.shape); });
+    line.count(fmt::format("timing {} {}:", b.kernel, b.shape), rows.size(), benches.size(), "shapes");
     TimeRow row{std::move(b), {}, {}};
     const auto tally = proved.by_kernel.find(row.bench.kernel);
     try {
@@ -337,7 +336,7 @@ bool bench_kernels(const BenchKernelsOptions& options, std::ostream& out, std::o
   return right;
 }
 
-void describe_tune(CLI::App& program, std::ostream& out) {
+void describe_tune(CLI::App& program, std::ostream& out, std::ostream& err) {
   auto options = std::make_shared<TuneOptions>();
   CLI::App* command = program.add_subcommand(
       "tune", "Find the fastest kernel shapes for a model on this GPU and keep them for later runs");
@@ -348,10 +347,10 @@ void describe_tune(CLI::App& program, std::ostream& out) {
   command->add_option("--device", options->device.device, "auto: the first capable GPU; or cuda:N")->type_name("NAME");
   describe_gpu_as(*command);
   command->add_flag("--exact", options->device.exact, "Tune for --exact: activations that are not quantised");
-  command->callback([options, &out] { tune(*options, out); });
+  command->callback([options, &out, &err] { tune(*options, out, err); });
 }
 
-void tune(const TuneOptions& options, std::ostream& out) {
+void tune(const TuneOptions& options, std::ostream& out, std::ostream& err) {
   const WantedDevice wanted = wanted_device(options.device);
   if (wanted.cpu) throw Error("tune is for GPUs: expected --device cuda:N, found \"{}\"", options.device.device);
   std::optional<uint32_t> device = wanted.gpu;
@@ -367,8 +366,15 @@ void tune(const TuneOptions& options, std::ostream& out) {
   if (!device) throw Error("no GPU that can run models");
   const auto start = Clock::now();
   const model::Model model = model::load(open_model(options.model), {});
-  const gpu::Tuned tuned = gpu::tune(model, {.device = *device, .exact = options.device.exact}, options.batches,
-                                     [&out](const std::string& line) { out << line << std::endl; });
+  ProgressLine line(&err);
+  const gpu::Options on_gpu{
+      .device = *device, .exact = options.device.exact, .progress = [&](uint64_t done, uint64_t all) {
+        line.transfer("loading " + model.name, done, all);
+      }};
+  const gpu::Tuned tuned = gpu::tune(
+      model, on_gpu, options.batches, [&](const std::string& text) { line.message(out, text); },
+      [&](uint64_t tried, uint64_t all) { line.count("timing shapes:", tried, all, "shapes"); });
+  line.clear();
   out << fmt::format("{} kernels, {} shapes tried in {:.1f} s: {:.1f} -> {:.1f} us for one step of each kind\n",
                      tuned.kernels, tuned.tried, seconds_since(start), tuned.before * 1e6, tuned.after * 1e6);
   if (tuned.file.empty())

@@ -42,6 +42,6 @@ struct TuneOptions {
   DeviceOptions device;
 };
 // Throws an Error if no GPU can run the model.
-void tune(const TuneOptions& options, std::ostream& out);
+void tune(const TuneOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace heddle

@@ -145,7 +145,7 @@ ModelChecks::ModelChecks(const model::Model& model, Tokens first, Tokens second,
     std::vector<float>& all = right_.emplace_back();
     model::Session session(model, *reference, limits);
     for (size_t at = 0; at < text.size(); at += reference_chunk) {
-      if (line_) line_->show([&] { return fmt::format("reference: {} of {} tokens", done, 2 * text.size()); });
+      if (line_) line_->count("reference:", done, 2 * text.size(), "tokens");
       const std::span<const uint32_t> chunk = std::span(text).subspan(at, std::min(reference_chunk, text.size() - at));
       session.feed_each(chunk,
                         [&](size_t, std::span<const float> row) { all.insert(all.end(), row.begin(), row.end()); });
@@ -189,7 +189,7 @@ void ModelChecks::run(model::Backend& backend, model::Batch& batch, const std::v
                       Closeness& to) const {
   batch.outputs.resize(batch.tokens.size());
   std::iota(batch.outputs.begin(), batch.outputs.end(), 0u);
-  if (line_) line_->show([&] { return fmt::format("check {}", checks_.size() + 1); });
+  if (line_) line_->show(fmt::format("check {}", checks_.size() + 1));
   model::forward(model_, backend, batch);
   const std::span<const float> result = backend.result().logits;
   for (size_t row = 0; row < batch.tokens.size(); ++row)

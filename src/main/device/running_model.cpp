@@ -43,9 +43,10 @@ std::string type_of_weights(const formats::Checkpoint& checkpoint) {
 class Opener {
  public:
   Opener(const std::string& path, const DeviceOptions& options, std::ostream* log, uint32_t rows)
-      : path_(path), options_(options), log_(log), rows_(rows), wanted_(wanted_device(options)) {}
+      : path_(path), options_(options), log_(log), rows_(rows), wanted_(wanted_device(options)), line_(log) {}
 
   std::unique_ptr<RunningModel> open() {
+    line_.show("loading " + path_);
     formats::Checkpoint checkpoint = open_model(path_);
     expect_known_architecture(checkpoint);
     say_warnings(checkpoint);
@@ -204,16 +205,15 @@ class Opener {
 
   void load_split(const SplitChoice& choice, uint32_t ordinal) {
     selftest_gpu(running_->model, ordinal);
-    ProgressLine line(log_);
-    running_->backend = make_split_backend(running_->model, choice.placement, choice.limits,
-                                           gpu_options(ordinal, options_.trace, line), cpu_options(line));
+    running_->backend =
+        make_split_backend(running_->model, choice.placement, choice.limits,
+                           gpu_options(running_->model, ordinal, options_.trace), cpu_options(running_->model));
   }
 
   void load_on_gpu(RunningModel& each, uint32_t ordinal) {
     selftest_gpu(each.model, ordinal);
-    ProgressLine line(log_);
     const bool trace = options_.trace && &each == running_.get();
-    each.backend = gpu::make_gpu(each.model, each.limits, gpu_options(ordinal, trace, line));
+    each.backend = gpu::make_gpu(each.model, each.limits, gpu_options(each.model, ordinal, trace));
   }
   void selftest_gpu(const model::Model& model, uint32_t ordinal) const {
     if (options_.no_selftest) return;
@@ -225,15 +225,16 @@ class Opener {
         },
         options_.exact, options_.kv);
   }
-  gpu::Options gpu_options(uint32_t ordinal, bool trace, ProgressLine& line) const {
+  gpu::Options gpu_options(const model::Model& model, uint32_t ordinal, bool trace) {
     return {.device = ordinal,
             .exact = options_.exact,
             .deterministic = options_.deterministic,
             .trace = trace,
-            .progress = loading(line)};
+            .progress = loading(model),
+            .on_assembling = [this, &model] { line_.show("assembling the kernels of " + model.name); }};
   }
-  cpu::Options cpu_options(ProgressLine& line) const {
-    return {.threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(line)};
+  cpu::Options cpu_options(const model::Model& model) {
+    return {.threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(model)};
   }
 
   void on_cpu() {
@@ -254,8 +255,7 @@ class Opener {
       each.backend = cpu::make_reference(each.model, each.limits);
       return;
     }
-    ProgressLine line(log_);
-    each.backend = cpu::make_cpu(each.model, each.limits, cpu_options(line));
+    each.backend = cpu::make_cpu(each.model, each.limits, cpu_options(each.model));
   }
 
   // The model, then its draft.
@@ -288,10 +288,10 @@ class Opener {
     for (const std::string& text : checkpoint.warnings) say("warning: " + text);
   }
   void say(const std::string& line) {
-    if (log_) *log_ << line << std::endl;
+    if (log_) line_.message(*log_, line);
   }
-  static std::function<void(uint64_t, uint64_t)> loading(ProgressLine& line) {
-    return [&line](uint64_t done, uint64_t all) { line.count("loading", done, all); };
+  std::function<void(uint64_t, uint64_t)> loading(const model::Model& model) {
+    return [this, &model](uint64_t done, uint64_t all) { line_.transfer("loading " + model.name, done, all); };
   }
 
   const std::string& path_;
@@ -303,6 +303,7 @@ class Opener {
   uint32_t context_ = 0;  // of the model, before any cut
   uint64_t trained_ = 0;  // tokens of context; 0: not known
   std::string why_not_;   // reasons for which no GPU is used
+  ProgressLine line_;
 };
 
 }  // namespace

@@ -64,14 +64,17 @@ uint32_t text_tokens(const model::Model& model, const StepSweep& sweep) {
 
 // The first GPU, where none is named.
 std::unique_ptr<model::Backend> make(const model::Model& model, const model::Limits& limits,
-                                     const DeviceOptions& options, bool graphs) {
+                                     const DeviceOptions& options, bool graphs, ProgressLine& line) {
   const WantedDevice wanted = wanted_device(options);
-  if (wanted.cpu)
-    return cpu::make_cpu(model, limits, {.threads = options.threads, .isa = options.isa, .exact = options.exact});
+  const auto loading = [&](uint64_t done, uint64_t all) { line.transfer("loading " + model.name, done, all); };
+  const cpu::Options on_cpu{
+      .threads = options.threads, .isa = options.isa, .exact = options.exact, .progress = loading};
+  if (wanted.cpu) return cpu::make_cpu(model, limits, on_cpu);
   const gpu::Options on_gpu{.device = wanted.gpu.value_or(0),
                             .exact = options.exact,
                             .deterministic = options.deterministic,
-                            .graphs = graphs};
+                            .graphs = graphs,
+                            .progress = loading};
   if (!asks_for_split(options) && options.gpu_memory == 0) return gpu::make_gpu(model, limits, on_gpu);
   const cuda::Context context(on_gpu.device);
   const SplitRoom room{.gpu = context.info(),
@@ -79,8 +82,7 @@ std::unique_ptr<model::Backend> make(const model::Model& model, const model::Lim
                        .cpu_bytes = usable_on_cpu(options),
                        .rows = limits.rows};
   const SplitChoice choice = choose_split(model, options, room, measure_rates(model, options, context));
-  return make_split_backend(model, choice.placement, limits, on_gpu,
-                            {.threads = options.threads, .isa = options.isa, .exact = options.exact});
+  return make_split_backend(model, choice.placement, limits, on_gpu, on_cpu);
 }
 
 proof::Sweep sweep_named(const std::string& name) {
@@ -115,13 +117,16 @@ bool selftest_model(const ModelSelftestOptions& options, std::ostream& out, std:
     second = tokenizer.encode(second_text);
   }
   const model::Model model = model::load(std::move(checkpoint), {.context = options.device.context});
+  ProgressLine line(&err);
   if (!model.output) {
     std::string backend;
+    line.show("states of " + model.name);
     const auto make_plain = [&](const model::Model& each, const model::Limits& limits) {
-      return make(each, limits, options.device, true);
+      return make(each, limits, options.device, true, line);
     };
     const std::vector<ModelCheck> states =
         check_states(model, make_plain, std::min(64u, model.context), cosine_bar(options.device.exact), backend);
+    line.clear();
     out << fmt::format("{}: states, as it has no logits\n{}\n{}", model.name, backend, table_of(states));
     return std::all_of(states.begin(), states.end(),
                        [](const ModelCheck& check) { return check.outcome == ModelCheck::Outcome::passed; });
@@ -133,13 +138,12 @@ bool selftest_model(const ModelSelftestOptions& options, std::ostream& out, std:
       text->push_back(has_words ? text->at(i) : uint32_t(engine::random_bits(text == &first, i) % model.vocabulary));
     text->resize(count);
   }
-  ProgressLine line(&err);
   ModelChecks checks(model, first, second, cosine_bar(options.device.exact), options.device.kv, &line);
   line.clear();
   out << fmt::format("{}: {} tokens, reference in {:.1f} s\n", model.name, count, seconds_since(start)) << std::flush;
   for (const bool graphs : {true, false}) {
     if (!graphs && (!sweep.plain || wanted.cpu)) continue;
-    const auto backend = make(model, checks.limits(), options.device, graphs);
+    const auto backend = make(model, checks.limits(), options.device, graphs, line);
     line.clear();
     if (graphs) out << backend->describe() << '\n' << std::flush;
     checks.all(*backend, sweep.batches, wanted.cpu ? "" : graphs ? "graphs: " : "plain: ");

@@ -149,7 +149,7 @@ std::string memory_problem(const model::Model& model, const MachineMemory& memor
 void describe_models(CLI::App& program, std::ostream& out, std::ostream& err) {
   const auto json = std::make_shared<bool>(false);
   CLI::App* command = program.add_subcommand("models", "List the models on this machine");
-  command->add_flag("--json", *json, "Print JSON");
+  describe_json(*command, *json);
   command->footer(
       "Looked for are GGUF files and folders of safetensors in heddle's own store ($XDG_DATA_HOME/heddle/models), "
       "Hugging\n"

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <mutex>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -44,12 +43,7 @@ int pull_model(const store::PullPlan& plan, store::PullOptions options, std::ost
   const std::string name = plan.name.text();
   const auto start = Clock::now();
   ProgressLine progress(&err);
-  std::mutex mutex;  // several connections may have something to say
-  const auto say = [&](const std::string& line) {
-    const std::lock_guard lock(mutex);
-    progress.clear();
-    err << line << std::endl;
-  };
+  const auto say = [&](const std::string& line) { progress.message(err, line); };
   options.download.retries.on_retry = say;
   options.on_wait = [&](pid_t process) {
     say(fmt::format("{} is being pulled by {}; waiting for it", name,
@@ -57,8 +51,7 @@ int pull_model(const store::PullPlan& plan, store::PullOptions options, std::ost
   };
   options.on_progress = [&](const store::PullProgress& now) {
     if (now.phase == store::PullProgress::Phase::verify)
-      progress.show(
-          [&] { return fmt::format("{} verifying {} %", name, now.total ? 100 * now.done / now.total : 100); });
+      progress.show(fmt::format("{}: verifying {} %", name, now.total ? 100 * now.done / now.total : 100));
     else
       progress.transfer(name, now.done, now.total);
   };

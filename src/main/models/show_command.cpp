@@ -72,7 +72,7 @@ void describe_show(CLI::App& program, std::ostream& out) {
   const auto given = std::make_shared<Given>();
   CLI::App* command = program.add_subcommand("show", "Show where a model lies, its metadata and its chat template");
   describe_required_model(*command, given->name);
-  command->add_flag("--json", given->json, "Print JSON");
+  describe_json(*command, given->json);
   command->callback([given, &out] { show(given->name, given->json, out); });
 }
 

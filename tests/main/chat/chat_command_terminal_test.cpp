@@ -1,112 +1,19 @@
 // heddle chat in a real terminal: tmux holds the screen, keys are sent, and what is to be seen is compared as a whole.
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdlib>
-#include <thread>
-
-#include "base/error.h"
-#include "base/ptxas.h"
-#include "tests/main/heddle_command.h"
-#include "tests/support/folder.h"
+#include "tests/main/terminal.h"
 
 namespace heddle::test {
 namespace {
 
-using std::chrono::steady_clock;
-
-bool has_terminals() {  // in a container there may be none
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  if (terminal < 0) return false;
-  const char* name = ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0 ? ::ptsname(terminal) : nullptr;
-  const bool found = name && ::access(name, F_OK) == 0;
-  ::close(terminal);
-  return found;
-}
-
-// 80 x 24, with a folder as its home and a tmux server of its own.
-class ChatTerminal : public testing::Test {
+// 80 x 24.
+class ChatTerminal : public TerminalTest {
  protected:
-  Folder home;
-
-  void SetUp() override {
-    if (shell("tmux -V").status != 0) GTEST_SKIP() << "needs tmux";
-    if (!has_terminals()) GTEST_SKIP() << "needs pseudo-terminals (/dev/pts)";
-  }
-  void TearDown() override { tmux("kill-server"); }
-
-  Ran tmux(const std::string& arguments) const {
-    return shell(fmt::format("env -u TMUX LC_ALL=C.UTF-8 TMUX_TMPDIR={} tmux -L heddle -f /dev/null {}",
-                             shell_quoted(home.path()), arguments));
-  }
-  // Ends with the exit status on the screen.
   void start(const std::string& options = "--temp 0", const std::string& environment = "") const {
-    const std::string command = fmt::format(
-        "cd {}; HOME=$PWD XDG_STATE_HOME= LC_ALL=C.UTF-8 {} {} chat {} --device cpu {}; echo status $?; exec sleep "
-        "1000",
-        shell_quoted(home.path()), environment, test::program,
-        shell_quoted(HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf"), options);
-    Ran ran = tmux("new-session -d -x 80 -y 24 -s chat " + shell_quoted(command));
-    for (int tries = 0; ran.status != 0 && tries < 100; ++tries) {  // a server that is about to exit still answers
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      ran = tmux("new-session -d -x 80 -y 24 -s chat " + shell_quoted(command));
-    }
-    ASSERT_EQ(ran.status, 0) << ran.out;
+    start_shell(fmt::format("{} {} chat {} --device cpu {}", environment, test::program,
+                            shell_quoted(HEDDLE_SOURCE_DIR "/models/weft/weft-q8_0.gguf"), options));
   }
   void restart() const {
-    tmux("kill-session -t chat");
+    tmux("kill-session -t test");
     start();
-  }
-
-  // tmux shows the new size at once and tells the program a quarter of a second later.
-  void resize(int columns) const {
-    tmux(fmt::format("resize-window -t chat -x {} -y 24", columns));
-    std::string tty = tmux("display-message -p -t chat '#{pane_tty}'").out;
-    tty.erase(tty.find_last_not_of('\n') + 1);
-    const std::string size = fmt::format("24 {}\n", columns);
-    EXPECT_TRUE(wait_until([&](const std::string&) { return shell("stty size <" + shell_quoted(tty)).out == size; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for the program to draw
-  }
-  void type(const std::string& text) const { tmux("send-keys -t chat -l " + shell_quoted(text)); }
-  void press(const std::string& keys) const { tmux("send-keys -t chat " + keys); }
-  void enter(const std::string& text) const {
-    type(text);
-    press("Enter");
-  }
-
-  // Without the blanks at the ends of lines, and without empty lines below.
-  std::string screen() const {
-    std::string text = tmux("capture-pane -p -t chat").out, result, blanks;
-    for (char c : text) {
-      if (c == ' ' || c == '\n') {
-        if (c == '\n') blanks.erase(blanks.find_last_not_of(' ') + 1);
-        blanks += c;
-        continue;
-      }
-      result += blanks + c;
-      blanks.clear();
-    }
-    return result + '\n';
-  }
-  template <class Condition>
-  bool wait_until(const Condition& condition) const {
-    const auto end = steady_clock::now() + std::chrono::seconds(30);
-    while (steady_clock::now() < end) {
-      if (condition(screen())) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return false;
-  }
-  void expect_all(const std::string& expected) const {
-    if (wait_until([&](const std::string& seen) { return seen == expected; })) return;
-    EXPECT_EQ(screen(), expected);
-  }
-  void expect_end(const std::string& expected) const {
-    EXPECT_TRUE(wait_until([&](const std::string& seen) { return seen.ends_with(expected); }))
-        << expected << " is not at the end of\n"
-        << screen();
   }
   // What follows the two lines of the greeting.
   void expect_screen(const std::string& expected) const {
@@ -183,7 +90,7 @@ TEST_F(ChatTerminal, MessagesOfSeveralLines) {
   EXPECT_NE(screen().find("> h\\\n... i\n"), std::string::npos) << screen();
   // pasted line breaks do not send
   tmux("set-buffer " + shell_quoted("one\ntwo"));
-  tmux("paste-buffer -p -t chat");
+  tmux("paste-buffer -p -t test");
   expect_end("> one\ntwo\n");
   press("M-Enter");
   enter("three");
@@ -271,31 +178,12 @@ TEST_F(ChatTerminal, AFullContextIsSaid) {
 }
 
 TEST_F(ChatTerminal, ACommandThatReadsTheTerminalSaysWhatItWaitsFor) {
-  tmux("new-session -d -x 80 -y 24 -s chat " +
-       shell_quoted(test::program + " run weft -n 3 --temp 0 --device cpu; echo status $?; exec sleep 1000"));
+  start_shell(test::program + " run weft -n 3 --temp 0 --device cpu");
   expect_all("type a text to continue, then Ctrl-D on a line of its own\n");
   enter("Once upon");
   press("C-d");
   expect_end("\nstatus 0\n");
   EXPECT_NE(screen().find("prompt 4 tokens"), std::string::npos) << screen();
-}
-
-TEST_F(ChatTerminal, WhatTakesLongShowsItsProgress) {
-  tmux("new-session -d -x 80 -y 24 -s chat " +
-       shell_quoted(test::program + " selftest weft --device cpu --sweep full; exec sleep 1000"));
-  EXPECT_TRUE(wait_until([](const std::string& all) {
-    return all.starts_with("reference: ") && all.find(" of 600 tokens") != all.npos;
-  })) << screen();
-  press("C-c");
-}
-
-TEST_F(ChatTerminal, AssemblingAllKernelsShowsItsProgress) {
-  if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH: without it this takes less than a second";
-  tmux("new-session -d -x 80 -y 24 -s chat " + shell_quoted(test::program + " ptx check; exec sleep 1000"));
-  EXPECT_TRUE(wait_until([](const std::string& all) {
-    return all.starts_with("checked ") && all.find(" of ") != all.npos;
-  })) << screen();
-  press("C-c");
 }
 
 TEST_F(ChatTerminal, Commands) {
