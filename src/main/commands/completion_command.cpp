@@ -1,5 +1,6 @@
 // Completions for shells, written from the description of the command line. Each script finds out which command a line
-// is about, as a path such as "/bench/client", and offers its commands, options and arguments.
+// is about, as a path such as "/bench/client", and offers its commands, options and arguments. The names of models are
+// those that `heddle models --names` prints when they are asked for.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
@@ -71,36 +72,46 @@ std::string help_text(const CommandDescription& program) {  // of `heddle help`
 
 // --- bash -----------------------------------------------------------------------------------------------------------
 
-// "words='a b' files=f": what `compgen -W` and `compgen -f` or `-d` are given.
+// "words='a b' files=f models=": what `compgen -W` and `compgen -f` or `-d` are given, and whether models are offered.
 std::string bash_offer(const OptionDescription& option) {
   switch (offered(option)) {
     case Offer::words:
-      return fmt::format("words='{}' files=", fmt::join(option.choices, " "));
+      return fmt::format("words='{}' files= models=", fmt::join(option.choices, " "));
     case Offer::files:
-      return "words= files=f";
+      return "words= files=f models=";
     case Offer::folders:
-      return "words= files=d";
+      return "words= files=d models=";
     case Offer::models:
-      return "words=weft files=f";
+      return "words=weft files=f models=1";
     case Offer::nothing:
       break;
   }
-  return "words= files=";
+  return "words= files= models=";
 }
 
 void write_bash(const CommandDescription& program, std::ostream& out) {
   out << fmt::format(R"(# Completion of heddle {} for bash, written by `heddle completion bash`
 _heddle() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} command= options= words= files= i
+  local word before command= options= words= files= models= name i last
+  local -a typed
+  for ((i = 0; i <= COMP_CWORD; i++)); do # bash cuts name:tag into three words
+    if ((i > 1)) && [[ ${{COMP_WORDS[i]}} == :* || ${{COMP_WORDS[i - 1]}} == : ]]; then
+      typed[last]+=${{COMP_WORDS[i]}}
+    else
+      typed+=("${{COMP_WORDS[i]}}")
+      last=$((${{#typed[@]}} - 1))
+    fi
+  done
+  word=${{typed[last]}} before=${{typed[last - 1]}}
   if [[ $word == = ]]; then # --port=
     word=
   elif [[ $before == = ]]; then # --port=80
-    before=${{COMP_WORDS[COMP_CWORD - 2]}}
+    before=${{typed[last - 2]}}
   fi
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    case $command/${{COMP_WORDS[i]}} in
+  for ((i = 1; i < last; i++)); do
+    case $command/${{typed[i]}} in
       /help) ;;
-      {}) command+=/${{COMP_WORDS[i]}} ;;
+      {}) command+=/${{typed[i]}} ;;
     esac
   done
   case $command in
@@ -108,11 +119,14 @@ _heddle() {{
                      version, all_paths(program, " | "));
   for_each_command(program, [&](const CommandDescription& command) {
     std::vector<std::string> words = names_below(command), options;
-    std::string files, values;
+    std::string files, models, values;
     for (const OptionDescription& argument : command.arguments) {
       words.insert(words.end(), argument.choices.begin(), argument.choices.end());
       const Offer offer = offered(argument);
-      if (offer == Offer::models) words.push_back("weft");
+      if (offer == Offer::models) {
+        words.push_back("weft");
+        models = "1";
+      }
       if (offer == Offer::models || offer == Offer::files) files = "f";
       if (offer == Offer::folders && files.empty()) files = "d";
     }
@@ -121,17 +135,25 @@ _heddle() {{
       if (takes_value(option))
         values += fmt::format("        {}) options= {} ;;\n", fmt::join(option.names, " | "), bash_offer(option));
     }
-    out << fmt::format("    '{}')\n      options='{}' words='{}' files={}\n", path_text(command),
-                       fmt::join(options, " "), fmt::join(words, " "), files);
+    out << fmt::format("    '{}')\n      options='{}' words='{}' files={} models={}\n", path_text(command),
+                       fmt::join(options, " "), fmt::join(words, " "), files, models);
     if (!values.empty()) out << "      case $before in\n" << values << "      esac\n";
     out << "      ;;\n";
   });
   out << R"(  esac
-  [[ $word == -* && $options ]] && words=$options files=
+  [[ $word == -* && $options ]] && words=$options files= models=
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+  if [[ $models ]]; then # not by compgen -W, which expands what it is given
+    while IFS= read -r name; do
+      [[ $name == "$word"* && $name != weft ]] && COMPREPLY+=("$name")
+    done < <("${COMP_WORDS[0]}" models --names 2>/dev/null)
+  fi
   if [[ $files ]]; then
-    compopt -o filenames 2>/dev/null
+    ((${#COMPREPLY[@]})) || compopt -o filenames 2>/dev/null # it would put a backslash before the colon of a name
     mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen "-$files" -- "$word")
+  fi
+  if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then # what stands before the last colon is there already
+    COMPREPLY=("${COMPREPLY[@]#"${word%"${word##*:}"}"}")
   fi
 }
 complete -F _heddle heddle
@@ -192,7 +214,10 @@ void write_zsh(const CommandDescription& program, std::ostream& out) {
   out << fmt::format(R"(#compdef heddle
 # Completion of heddle {} for zsh, written by `heddle completion zsh`
 _heddle_any_model() {{
-  _alternative 'models:model:(weft)' 'files:file:_files'
+  local -aU models
+  models=(weft "${{(@f)$(_call_program models $heddle_program models --names 2>/dev/null)}}")
+  models=(${{models:#}})
+  _alternative 'models:model:compadd -a models' 'files:file:_files'
 }}
 )",
                      version);
@@ -203,6 +228,8 @@ _heddle_any_model() {{
       return;
     }
     std::string described, cases, first;
+    // the words change on the way down
+    const char* program_word = command.path.size() == 1 ? "  local heddle_program=$words[1]\n" : "";
     for (const CommandDescription& each : command.commands) {
       described += "        " + zsh_quoted(each.path.back() + ":" + replaced(each.text, ":\\", "\\{}")) + "\n";
       cases += fmt::format("        {}) {} && found=0 ;;\n", each.path.back(), zsh_function(each));
@@ -214,7 +241,7 @@ _heddle_any_model() {{
     for (const OptionDescription& argument : command.arguments)
       if (offered(argument) == Offer::models) first = "      _heddle_any_model && found=0\n";
     out << fmt::format(R"({}() {{
-  local curcontext=$curcontext state line found=1
+{}  local curcontext=$curcontext state line found=1
   local -A opt_args
   local -a commands
   _arguments -C \
@@ -235,7 +262,7 @@ _heddle_any_model() {{
   return found
 }}
 )",
-                       zsh_function(command), specs, described, first, cases);
+                       zsh_function(command), program_word, specs, described, first, cases);
   });
   out << R"(if [[ $funcstack[1] == _heddle ]]; then
   _heddle "$@"
@@ -258,7 +285,7 @@ std::string fish_offer(const OptionDescription& option) {
     case Offer::folders:
       return " -x -a '(__fish_complete_directories)'";
     case Offer::models:
-      return " -r -F -a weft";
+      return " -r -F -a '(__heddle_models)'";
     case Offer::nothing:
       break;
   }
@@ -277,6 +304,12 @@ function __heddle_at
     end
     test "$command" = "$argv[1]"
 end
+function __heddle_models
+    set -l program (commandline -opc)[1]
+    echo weft
+    type -q -- $program; or return
+    $program models --names 2>/dev/null | string match -v weft
+end
 complete -c heddle -f
 )",
                      version, all_paths(program, " "));
@@ -288,7 +321,7 @@ complete -c heddle -f
     for (const OptionDescription& argument : command.arguments) {
       const Offer offer = offered(argument);
       if (offer == Offer::words) out << fmt::format("{} -a '{}'\n", begin, fmt::join(argument.choices, " "));
-      if (offer == Offer::models) out << begin << " -F -a weft\n";
+      if (offer == Offer::models) out << begin << " -F -a '(__heddle_models)'\n";
       if (offer == Offer::files) out << begin << " -F\n";
       if (offer == Offer::folders) out << begin << " -a '(__fish_complete_directories)'\n";
     }

@@ -92,6 +92,14 @@ void print_models_table(const std::vector<ListedModel>& models, std::ostream& ou
   }
 }
 
+// For completions: nothing is opened, so that many models take no longer than a key press.
+void list_names(std::ostream& out) {
+  out << own_model_name << '\n';
+  for (const store::FoundModel& each : store::find_models(store::model_places()))
+    if (is_utf8(each.name) && std::ranges::none_of(each.name, [](unsigned char c) { return c < ' ' || c == 127; }))
+      out << each.name << '\n';
+}
+
 void list_models(bool json, std::ostream& out, std::ostream& err) {
   std::vector<std::string> notes;
   const std::vector<store::Place> places = store::model_places();
@@ -147,14 +155,16 @@ std::string memory_problem(const model::Model& model, const MachineMemory& memor
 }
 
 void describe_models(CLI::App& program, std::ostream& out, std::ostream& err) {
-  const auto json = std::make_shared<bool>(false);
+  const auto json = std::make_shared<bool>(false), names = std::make_shared<bool>(false);
   CLI::App* command = program.add_subcommand("models", "List the models on this machine");
   describe_json(*command, *json);
+  command->add_flag("--names", *names, "Print the names alone, weft among them, without opening the files")
+      ->excludes(command->get_option("--json"));
   command->footer(
       "Looked for are GGUF files and folders of safetensors in heddle's own store ($XDG_DATA_HOME/heddle/models), "
       "Hugging\n"
       "Face's cache, the stores of Ollama and LM Studio, and llama.cpp's cache. Each name can be given as MODEL.");
-  command->callback([json, &out, &err] { list_models(*json, out, err); });
+  command->callback([json, names, &out, &err] { *names ? list_names(out) : list_models(*json, out, err); });
 }
 
 }  // namespace heddle

@@ -38,7 +38,7 @@ void remove_named(const std::string& name, std::ostream& out) {
 void describe_rm(CLI::App& program, std::ostream& out) {
   const auto names = std::make_shared<std::vector<std::string>>();
   CLI::App* command = program.add_subcommand("rm", "Remove a pulled model");
-  command->add_option("NAME", *names, "Models of heddle's own store, by their names in `heddle models`")
+  command->add_option("MODEL", *names, "Models of heddle's own store, by their names in `heddle models`")
       ->type_name("")
       ->required();
   command->footer("Models of other programs stay: the message says what removes them.");

@@ -43,6 +43,20 @@ TEST(ModelsCommand, ListsWhatIsThere) {
   EXPECT_EQ(list[2]["name"], "weft:latest");
 }
 
+TEST(ModelsCommand, ListsNamesWithoutOpeningFiles) {
+  OwnStores stores;
+  EXPECT_EQ(heddle({"models", "--names"}).out, "weft\n");
+  put(stores.own() / "hub/org/repo/m-Q8_0.gguf", "no model");
+  put(stores.own() / "two\nlines.gguf", "1");
+  put_ollama(stores.ollama(), "registry.ollama.ai/library/qwen3/0.6b", "GGUF");
+  put(stores.ollama() / "manifests/registry.ollama.ai/library/wrong/latest", "{");
+  const Result names = heddle({"models", "--names"});
+  EXPECT_EQ(names.status, 0);
+  EXPECT_EQ(names.out, "weft\norg/repo:Q8_0\nqwen3:0.6b\n") << "a name of two lines would be two names";
+  EXPECT_EQ(names.err, "");
+  EXPECT_EQ(heddle({"models", "--names", "--json"}).status, 2);
+}
+
 TEST(ModelsCommand, SaysWhatIsTooLarge) {
   const model::Model model = model::load(formats::open_checkpoint(weft));
   EXPECT_EQ(memory_problem(model, {.cpu = 1'000'000'000, .gpus = {}}), "");
@@ -84,12 +98,12 @@ TEST(RmCommand, RemovesOnlyItsOwn) {
   EXPECT_EQ(other.status, 1);
   expect_says(other.err, {"is in the store of Ollama, which heddle does not change; ollama rm qwen3:0.6b removes it"});
   expect_says(heddle({"rm", "weft-GGUF"}).err, {"no model of that name on this machine"});
+  const Result own = heddle({"rm", "weft"});
+  EXPECT_EQ(own.status, 1);
+  EXPECT_EQ(own.err, "heddle: weft is a part of the program, and cannot be removed\n");
   expect_says(heddle({"rm", weft}).err, {"there is no such file or folder"});
   EXPECT_EQ(heddle({"rm"}).status, 2);
 }
 
 }  // namespace
 }  // namespace heddle::test
-  const Result own = heddle({"rm", "weft"});
-  EXPECT_EQ(own.status, 1);
-  EXPECT_EQ(own.err, "heddle: weft is a part of the program, and cannot be removed\n");
