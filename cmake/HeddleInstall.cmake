@@ -4,17 +4,29 @@ if(HEDDLE_SANITIZE)
   return()
 endif()
 
-# The pages and completions are written by the program that was built.
+# The pages and completions are written by the program that was built; one for another machine is run by an emulator, and
+# not for every build.
 set(written ${CMAKE_BINARY_DIR}/written)
-add_custom_command(OUTPUT ${written}/done
-  COMMAND ${CMAKE_COMMAND} -E rm -rf ${written}
-  COMMAND heddle manual ${written}/man
-  COMMAND heddle completion bash > ${written}/heddle.bash
-  COMMAND heddle completion zsh > ${written}/heddle.zsh
-  COMMAND heddle completion fish > ${written}/heddle.fish
-  COMMAND ${CMAKE_COMMAND} -E touch ${written}/done
-  DEPENDS heddle)
-add_custom_target(heddle_written ALL DEPENDS ${written}/done)
+if(CMAKE_CROSSCOMPILING)
+  set(always "")
+else()
+  set(always ALL)
+endif()
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  add_custom_command(OUTPUT ${written}/done
+    COMMAND ${CMAKE_COMMAND} -E echo "to write manual pages, a program for ${CMAKE_SYSTEM_PROCESSOR} needs qemu-user-static: install it and configure again"
+    COMMAND ${CMAKE_COMMAND} -E false)
+else()
+  add_custom_command(OUTPUT ${written}/done
+    COMMAND ${CMAKE_COMMAND} -E rm -rf ${written}
+    COMMAND heddle manual ${written}/man
+    COMMAND heddle completion bash > ${written}/heddle.bash
+    COMMAND heddle completion zsh > ${written}/heddle.zsh
+    COMMAND heddle completion fish > ${written}/heddle.fish
+    COMMAND ${CMAKE_COMMAND} -E touch ${written}/done
+    DEPENDS heddle)
+endif()
+add_custom_target(heddle_written ${always} DEPENDS ${written}/done)
 
 install(TARGETS heddle)
 install(DIRECTORY ${written}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

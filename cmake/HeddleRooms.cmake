@@ -178,7 +178,9 @@ function(heddle_house_tests)
   add_test(NAME house:format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format --check)
   set_tests_properties(house:format PROPERTIES LABELS house SKIP_RETURN_CODE 77)
   add_test(NAME house:install COMMAND ${CMAKE_SOURCE_DIR}/tests/house/install_test ${CMAKE_BINARY_DIR})
-  set_tests_properties(house:install PROPERTIES LABELS house)
+  add_test(NAME house:image COMMAND ${CMAKE_SOURCE_DIR}/tests/house/image_test ${CMAKE_BINARY_DIR})
+  # both of them build
+  set_tests_properties(house:install house:image PROPERTIES LABELS house SKIP_RETURN_CODE 77 RESOURCE_LOCK build)
 endfunction()
 
 # Every bench/<name>_bench.cpp as one Google Benchmark program, which may use any room.

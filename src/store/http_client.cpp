@@ -183,6 +183,7 @@ void HttpClient::perform(const HttpGet& request, const std::string& url, bool wi
   set(CURLOPT_USERAGENT, agent.c_str());
   if (!range.empty()) set(CURLOPT_RANGE, range.c_str());
   if (!options_.ca_file.empty()) set(CURLOPT_CAINFO, options_.ca_file.c_str());
+  if (options_.direct) set(CURLOPT_PROXY, "");
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_FOLLOWLOCATION, 0L);
   set(CURLOPT_CONNECTTIMEOUT_MS, long(options_.connect_seconds * 1000));

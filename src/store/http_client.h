@@ -19,6 +19,7 @@ struct HttpOptions {
   double connect_seconds = 30;
   double stall_seconds = 60;                // without a byte: the connection is given up
   const std::atomic<bool>* stop = nullptr;  // set from outside: get() throws HttpStopped
+  bool direct = false;                      // not through a proxy that the environment names
 };
 
 // Bytes of a file: [begin, end).

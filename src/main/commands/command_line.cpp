@@ -130,6 +130,7 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_embed(program, in, out, err);
   describe_perplexity(program, out, err);
   describe_serve(program, out, err, status);
+  describe_health(program, out);
   describe_models(program, out, err);
   describe_pull(program, out, err, status);
   describe_rm(program, out);

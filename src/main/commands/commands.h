@@ -19,6 +19,7 @@ void describe_logits(CLI::App& program, std::ostream& out, std::ostream& err);
 void describe_embed(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err);  // embed, rerank
 void describe_perplexity(CLI::App& program, std::ostream& out, std::ostream& err);
 void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
+void describe_health(CLI::App& program, std::ostream& out);
 void describe_inspect(CLI::App& program, std::ostream& out);
 void describe_models(CLI::App& program, std::ostream& out, std::ostream& err);
 void describe_show(CLI::App& program, std::ostream& out);
