@@ -19,7 +19,7 @@ TEST(Health, OfAServer) {
   EXPECT_EQ(heddle({"health", address + "/"}).status, 0);
   {
     OwnStores environment;
-    environment.set("http_proxy", "http://127.0.0.1:1");  // nobody listens there
+    environment.set("http_proxy", "http://127.0.0.1:1");  // no server listens there
     EXPECT_EQ(heddle({"health", address}).status, 0);
   }
   EXPECT_EQ(server.stop(), 0);
