@@ -46,11 +46,16 @@ void expect_fields(const Json& object, std::initializer_list<const char*> known,
 int64_t now_in_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
 text::RenderedTemplate chat_prompt(const RunningModel& running, const std::vector<Message>& messages, int64_t now) {
+  return chat_prompt(running, ConversationTexts{.messages = message_json(messages).dump()}, now);
+}
+
+text::RenderedTemplate chat_prompt(const RunningModel& running, ConversationTexts conversation, int64_t now) {
   if (running.chat_template.empty())
     throw Error("{}: the model has no chat template; heddle run continues a text without one", running.model.name);
   const text::Tokenizer& tokenizer = running.tokenizer();
   text::TemplateInput input;
-  input.messages = message_json(messages).dump();
+  input.messages = std::move(conversation.messages);
+  input.extra = std::move(conversation.variables);
   if (tokenizer.bos()) input.bos = tokenizer.text(*tokenizer.bos());
   if (tokenizer.eos()) input.eos = tokenizer.text(*tokenizer.eos());
   input.now = now;
@@ -59,7 +64,11 @@ text::RenderedTemplate chat_prompt(const RunningModel& running, const std::vecto
 
 std::vector<text::TokenId> chat_ids(const RunningModel& running, const std::vector<Message>& messages, int64_t now,
                                     std::string_view begun, bool parse_special) {
-  const text::RenderedTemplate prompt = chat_prompt(running, messages, now);
+  return chat_ids(running, chat_prompt(running, messages, now), begun, parse_special);
+}
+
+std::vector<text::TokenId> chat_ids(const RunningModel& running, const text::RenderedTemplate& prompt,
+                                    std::string_view begun, bool parse_special) {
   text::EncodeOptions options{.add_special = false};  // the template adds BOS itself
   if (!parse_special) options.plain = prompt.given;
   return running.tokenizer().encode(prompt.text + std::string(begun), options);

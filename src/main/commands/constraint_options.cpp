@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "grammar/source.h"
-#include "grammar/token_masks.h"
 
 namespace heddle {
 namespace {
@@ -62,29 +61,7 @@ void describe_constraint(CLI::App& command, ConstraintOptions& options) {
 std::shared_ptr<grammar::CompiledGrammar> read_constraint(const ConstraintOptions& options) {
   const std::optional<NamedSource> named = named_source(options);
   if (!named) return nullptr;
-  try {
-    auto compiled = std::make_shared<grammar::CompiledGrammar>(grammar::read(named->source));
-    if (grammar::Position(compiled).must_end()) throw Error("expected a text that is not empty, found nothing else");
-    return compiled;
-  } catch (const Error& error) {
-    const std::string what = error.what();  // may begin with a JSON pointer
-    throw Error("{}{}{}", named->name, what.starts_with('#') ? "" : ": ", what);
-  }
-}
-
-std::optional<engine::Constrained> constraint_for(const RunningModel& running,
-                                                  std::shared_ptr<grammar::CompiledGrammar> compiled) {
-  if (!compiled) return std::nullopt;
-  auto vocabulary =
-      std::make_shared<const grammar::Vocabulary>(running.tokenizer().generated_texts(running.model.vocabulary));
-  engine::Constrained constraint{.masks =
-                                     std::make_shared<grammar::TokenMasks>(std::move(compiled), std::move(vocabulary))};
-  constraint.tokenize = [&tokenizer = running.tokenizer()](std::string_view text) {
-    return tokenizer.encode(text, {.add_special = false, .parse_special = false});
-  };
-  for (const text::TokenId id : running.tokenizer().end_tokens())
-    if (id < running.model.vocabulary) constraint.end_tokens.push_back(id);
-  return constraint;
+  return compile_constraint(named->name, named->source);
 }
 
 }  // namespace heddle

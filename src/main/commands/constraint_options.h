@@ -1,17 +1,12 @@
 // What an answer must be, as the user says it: on the command line of run and chat, and with /set.
 #pragma once
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "engine/request.h"
-#include "main/device/running_model.h"
+#include "main/device/constraint.h"
 
 namespace CLI {
 class App;
-}
-namespace heddle::grammar {
-class CompiledGrammar;
 }
 
 namespace heddle {
@@ -26,9 +21,5 @@ void describe_constraint(CLI::App& command, ConstraintOptions& options);
 // Null: the answer may be anything. An Error for two of them, and one that names the option or file, and the place in
 // it, for what cannot be read or kept.
 std::shared_ptr<grammar::CompiledGrammar> read_constraint(const ConstraintOptions& options);
-
-// The same for the model's vocabulary.
-std::optional<engine::Constrained> constraint_for(const RunningModel& running,
-                                                  std::shared_ptr<grammar::CompiledGrammar> compiled);
 
 }  // namespace heddle

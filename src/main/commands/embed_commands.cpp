@@ -13,9 +13,9 @@
 #include "base/error.h"
 #include "main/commands/commands.h"
 #include "main/device/running_model.h"
+#include "main/device/text_requests.h"
 #include "main/progress.h"
 #include "model/pooled.h"
-#include "text/rank_text.h"
 
 namespace heddle {
 namespace {
@@ -73,34 +73,18 @@ void embed(const EmbedOptions& options, std::ostream& out, std::ostream& err) {
   if (options.dimensions > width)
     throw Error("--dimensions: expected at most {}, the width of the embeddings, found {}", width, options.dimensions);
   std::vector<engine::Request> requests;
-  for (const std::string& text : options.texts) {
-    engine::Request& request = requests.emplace_back();
-    request.prompt = running->tokenizer().encode(text, {.parse_special = false});
-    request.embed = true;
-  }
+  for (const std::string& text : options.texts) requests.push_back(embed_request(*running, text));
   std::vector<engine::Event> events = compute(*running, std::move(requests), err);
   for (engine::Event& event : events) {
     if (options.dimensions) event.embedding.resize(options.dimensions);
-    const std::vector<double> values(event.embedding.begin(), event.embedding.end());
-    out << nlohmann::json(model::with_length_1(values)).dump() << '\n';
+    out << nlohmann::json(embedding_of(event)).dump() << '\n';
   }
 }
 
 void rerank(const EmbedOptions& options, std::ostream& out, std::ostream& err) {
   const auto running = open_for_texts(options, err);
-  model::expect_ranks(running->model);
-  const text::RankText joined(running->tokenizer(), running->rerank_template);
-  std::vector<engine::Request> requests;
-  const size_t context = std::min<size_t>(running->model.context, running->limits.rows);
-  for (const std::string& document : options.texts) {
-    text::EncodedPair pair =
-        joined.encode(options.query, document, SIZE_MAX, options.truncate ? context : SIZE_MAX).pair;
-    engine::Request& request = requests.emplace_back();
-    request.prompt = std::move(pair.ids);
-    if (model::token_types(running->model) > 1) request.types = std::move(pair.types);
-    request.rank = true;
-  }
-  const std::vector<engine::Event> events = compute(*running, std::move(requests), err);
+  const std::vector<engine::Event> events =
+      compute(*running, rank_requests(*running, options.query, options.texts, options.truncate), err);
   std::vector<size_t> order(events.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(),

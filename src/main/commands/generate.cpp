@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/sampling/numbers.h"
 #include "main/progress.h"
-#include "text/completion_text.h"
 
 namespace heddle {
 namespace {
@@ -36,15 +34,6 @@ const char* words_of(End end) {
 }
 
 double per_second(uint32_t tokens, double seconds) { return tokens == 0 ? 0 : double(tokens) / seconds; }
-
-// What the text says comes first: its end may be that of the last token that there is room for.
-End end_of(const engine::Event& event, const text::CompletionText& text) {
-  if (text.end() == text::CompletionText::End::stop_string) return End::stop_string;
-  if (text.end() == text::CompletionText::End::end_token) return End::end_token;
-  if (event.finish_reason == engine::FinishReason::stop) return End::complete;
-  if (event.finish_reason == engine::FinishReason::length) return End::max_tokens;
-  return event.finish_reason == engine::FinishReason::context ? End::context : End::interrupted;
-}
 
 // A request under way: its events, and its end where something else ends before it.
 class UnderWay {
@@ -112,16 +101,10 @@ Generator::Generator(const RunningModel& running)
 void Generator::expect_fits(size_t tokens) const { engine_.expect_possible({.prompt = std::vector<TokenId>(tokens)}); }
 
 Generated Generator::generate(std::span<const TokenId> prompt, const GenerateRequest& request) {
-  if (prompt.empty()) throw Error("expected a text to continue, found an empty one (and the model has no BOS token)");
-  const std::vector<TokenId>& end_tokens = running_.tokenizer().end_tokens();
-  engine::Request wanted{
-      .prompt = {prompt.begin(), prompt.end()}, .sampling = request.sampling, .max_tokens = request.max_tokens};
-  if (!wanted.sampling.seed) wanted.sampling.seed = engine::random_seed();
-  for (const TokenId id : end_tokens) wanted.stops.push_back({id});
-  wanted.constraint = request.constraint;
+  engine::Request wanted =
+      completion_request(running_, prompt, request.sampling, request.constraint, request.max_tokens);
   Generated result{.prompt = uint32_t(prompt.size()), .seed = *wanted.sampling.seed};
-  text::CompletionText text(running_.tokenizer(), end_tokens, request.stop_strings);
-  if (request.constraint) text.keep_first();
+  text::CompletionText text = completion_text(running_, request.stop_strings, request.constraint.has_value());
   const auto show = [&](const std::string& piece) {
     if (piece.empty()) return;
     result.text += piece;

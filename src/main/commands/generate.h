@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "main/device/completion.h"
 #include "main/device/running_model.h"
 
 namespace heddle {
@@ -25,8 +26,7 @@ struct GenerateRequest {
 };
 
 struct Generated {
-  // complete: its constraint allows nothing more
-  enum class End { end_token, stop_string, complete, max_tokens, context, interrupted };
+  using End = CompletionEnd;
 
   std::string text;
   End end = End::end_token;

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "main/commands/nearest.h"
+
 namespace CLI {
 class App;
 class ParseError;
@@ -11,10 +13,6 @@ class ParseError;
 
 namespace heddle {
 
-// The one of `known` that is most like `name`: misspelt, in another case, cut short or too long. Empty if none is near.
-std::string nearest(std::string_view name, const std::vector<std::string>& known);
-// "; did you mean X?", or nothing.
-std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
 std::string unknown_kernel(std::string_view name, const std::vector<std::string>& known);
 
 // Why `arguments` were not understood, and what would be: in one line. `program` has parsed them and thrown `error`.

@@ -1,4 +1,4 @@
-// Options are described and device names are parsed here, once for all commands.
+// Options are described here, once for all commands.
 #include "main/device/device_options.h"
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,6 @@
 namespace heddle {
 namespace {
 
-constexpr uint32_t max_draft_tokens = 64;
 constexpr const char* models_help =
     "Models to serve, or a folder of them: as MODEL of the other commands. Several are loaded when requests need them";
 constexpr const char* model_help =
@@ -30,13 +29,6 @@ std::optional<uint32_t> layers_named(const char* option, const std::string& text
 }
 
 }  // namespace
-
-model::KvFormat kv_named(const std::string& name) {
-  if (name == "f16") return model::KvFormat::f16;
-  if (name == "q8") return model::KvFormat::q8;
-  throw Error("--kv: expected f16 or q8, found {}", in_quotes(name));
-}
-const char* name_of(model::KvFormat kv) { return kv == model::KvFormat::q8 ? "q8" : "f16"; }
 
 void describe_device(CLI::App& command, DeviceOptions& options) {
   command
@@ -137,39 +129,6 @@ CLI::Option* describe_models_to_serve(CLI::App& command, std::vector<std::string
 }
 CLI::Option* describe_required_model(CLI::App& command, std::string& name) {
   return command.add_option("MODEL", name, model_help)->type_name("")->required();
-}
-
-std::optional<uint32_t> cuda_number(const std::string& device) {
-  const std::string prefix = "cuda:";
-  if (!device.starts_with(prefix)) return std::nullopt;
-  const char *begin = device.data() + prefix.size(), *end = device.data() + device.size();
-  uint32_t number = 0;
-  const auto read = std::from_chars(begin, end, number);
-  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
-  return number;
-}
-
-WantedDevice wanted_device(const DeviceOptions& options) {
-  const std::optional<uint32_t> gpu = cuda_number(options.device);
-  if (!gpu && options.device != "auto" && options.device != "cpu")
-    throw Error("--device: expected auto, cpu or cuda:N with a number of `heddle devices`, found {}",
-                in_quotes(options.device));
-  if (!options.backend.empty() && options.backend != "cpu" && options.backend != "reference")
-    throw Error("--backend: expected cpu or reference, found {}", in_quotes(options.backend));
-  if (gpu && !options.backend.empty())
-    throw Error("--backend {} runs on the CPU: expected --device cpu or auto with it, found {}", options.backend,
-                options.device);
-  if (options.draft_tokens == 0 || options.draft_tokens > max_draft_tokens)
-    throw Error("--draft-tokens: expected 1 to {}, found {}", max_draft_tokens, options.draft_tokens);
-  const bool cpu = options.device == "cpu" || !options.backend.empty();
-  const char* for_gpus = options.gpu_layers    ? "--gpu-layers"
-                         : options.cpu_experts ? "--cpu-experts"
-                         : options.gpu_memory  ? "--gpu-memory"
-                                               : nullptr;
-  if (cpu && for_gpus)
-    throw Error("{} is for GPUs: expected --device auto or cuda:N with it, found {}", for_gpus,
-                options.backend.empty() ? "--device cpu" : "--backend " + options.backend);
-  return {.cpu = cpu, .gpu = gpu};
 }
 
 }  // namespace heddle

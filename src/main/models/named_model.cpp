@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/utf8.h"
-#include "main/commands/suggestions.h"
+#include "main/commands/nearest.h"
 #include "store/places.h"
 
 namespace heddle {
