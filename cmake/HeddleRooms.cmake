@@ -9,6 +9,13 @@ function(heddle_together target)
   endif()
 endfunction()
 
+# Rooms that libheddle.so has parts of are compiled once, for it and for the program. Hidden symbols make -fPIC cost
+# nothing: what is called and read is known to be in the same program or library, as in a program.
+function(heddle_in_shared_library target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # heddle_unsanitized_library(target): a library without sanitizers is the same in every build, so a build with them takes
 # that of the release build, after bringing it up to date.
 function(heddle_unsanitized_library target)
@@ -19,6 +26,37 @@ function(heddle_unsanitized_library target)
   add_dependencies(${target} ${target}_in_release)
 endfunction()
 
+# How much the files of a room are optimised and checked.
+function(heddle_room_options target name)
+  # What is not in the inner loop of anything compiles in two thirds of the time with -O1.
+  if(NOT HEDDLE_SANITIZE AND name MATCHES "^(kernels|cuda|formats|gpu|proof|server|main)$")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
+  # that describe kernels read no files and no requests, and the interpreter checks every access itself: a sanitizer
+  # has little to find in them for a fifth of its time, and their tests do not run again.
+  if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text|grammar|cpu)$")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
+    target_compile_options(${target} PRIVATE -fno-sanitize=all)
+  endif()
+endfunction()
+
+# heddle_part(part room DEPENDS rooms... FILES files...): these files of the room as a library heddle_<part> of their own,
+# which others can link without the rest of the room. Stands before the room.
+function(heddle_part part room)
+  cmake_parse_arguments(PART "" "" "DEPENDS;FILES" ${ARGN})
+  list(TRANSFORM PART_FILES PREPEND ${CMAKE_SOURCE_DIR}/src/${room}/)
+  list(TRANSFORM PART_DEPENDS PREPEND heddle_)
+  add_library(heddle_${part} STATIC ${PART_FILES})
+  target_link_libraries(heddle_${part} PUBLIC heddle_options ${PART_DEPENDS})
+  heddle_in_shared_library(heddle_${part})
+  heddle_room_options(heddle_${part} ${room})
+  heddle_together(heddle_${part})
+  set_property(GLOBAL APPEND PROPERTY heddle_${room}_parts ${PART_FILES})
+endfunction()
+
 # heddle_room(name DEPENDS rooms... SEES headers... USES targets... TESTS_USE rooms...): src/<name>/**.cpp as the library
 # heddle_<name>. SEES names single headers of rooms it does not depend on, TESTS_USE rooms that only its tests link.
 # scripts/check_rooms reads these lines.
@@ -27,6 +65,8 @@ function(heddle_room name)
   cmake_parse_arguments(ROOM "" "" "DEPENDS;SEES;USES;TESTS_USE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/src/${name}/main\\.cpp$|/src/cpu/isa_plain\\.cpp$")
+  get_property(parts GLOBAL PROPERTY heddle_${name}_parts)
+  list(REMOVE_ITEM sources ${parts} "")
   list(TRANSFORM ROOM_DEPENDS PREPEND heddle_)
   list(TRANSFORM ROOM_TESTS_USE PREPEND heddle_)
   set_property(GLOBAL PROPERTY heddle_${name}_tests_use ${ROOM_TESTS_USE})
@@ -36,19 +76,10 @@ function(heddle_room name)
   elseif(sources)
     add_library(heddle_${name} STATIC ${sources})
     target_link_libraries(heddle_${name} PUBLIC heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
-    # What is not in the inner loop of anything compiles in two thirds of the time with -O1.
-    if(NOT HEDDLE_SANITIZE AND name MATCHES "^(kernels|cuda|formats|gpu|proof|server|main)$")
-      target_compile_options(heddle_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    if(NOT name MATCHES "^(page|server|proof|main)$")
+      heddle_in_shared_library(heddle_${name})
     endif()
-    # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
-    # that describe kernels read no files and no requests, and the interpreter checks every access itself: a sanitizer
-    # has little to find in them for a fifth of its time, and their tests do not run again.
-    if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text|grammar|cpu)$")
-      target_compile_options(heddle_${name} PRIVATE -O0)
-    endif()
-    if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
-      target_compile_options(heddle_${name} PRIVATE -fno-sanitize=all)
-    endif()
+    heddle_room_options(heddle_${name} ${name})
     heddle_together(heddle_${name})
   else()
     add_library(heddle_${name} INTERFACE)

@@ -1,0 +1,16 @@
+# Sourced with BUILD: Python finds the library of that build. Under the address sanitizer its runtime comes first, and leaks
+# are not looked for: the interpreter keeps what it has.
+if ! command -v python3 >/dev/null; then
+  echo "there is no python3"
+  exit 77
+fi
+export HEDDLE_LIBRARY=$1/libheddle.so HEDDLE_DEVICE=cpu PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1
+python=(python3)
+runtime=$(objdump -p "$1/example_chat" | sed -nE 's/^ *NEEDED +(libclang_rt\.asan.*|libasan.*)/\1/p')
+if [ "$runtime" ] || nm "$1/example_chat" | grep -q __asan_init; then
+  case $runtime in
+    libasan*) runtime=$(gcc -print-file-name="$runtime") ;;
+    *) runtime=$(clang -print-file-name="libclang_rt.asan-$(uname -m).so") ;;
+  esac
+  python=(env "LD_PRELOAD=$runtime" ASAN_OPTIONS=detect_leaks=0 python3)
+fi
