@@ -1,4 +1,5 @@
-# cmake --install: the program, its manual pages and completions, the service, the documents. scripts/package starts from it.
+# cmake --install: the program, its manual pages and completions, the service, the documents; the library with its header and
+# what finds it. scripts/package starts from it.
 include(GNUInstallDirs)
 if(HEDDLE_SANITIZE)
   return()
@@ -47,3 +48,27 @@ install(CODE "
   file(INSTALL ${written}/heddle.service DESTINATION \${CMAKE_INSTALL_PREFIX}/lib/systemd/system)
   file(INSTALL ${written}/heddle.zsh DESTINATION \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/zsh/\${zsh_folder} RENAME _heddle)
 ")
+
+if(NOT TARGET libheddle)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/heddle)
+install(TARGETS libheddle EXPORT heddle COMPONENT library)
+install(EXPORT heddle FILE heddleConfig.cmake NAMESPACE heddle:: DESTINATION ${package} COMPONENT library)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/heddleConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/heddleConfigVersion.cmake DESTINATION ${package} COMPONENT library)
+install(FILES include/heddle.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+configure_file(packaging/heddle.pc.in ${CMAKE_BINARY_DIR}/heddle.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/heddle.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+# Debian's Python looks for packages in one folder of /usr, and for others where PYTHONPATH says.
+install(CODE "
+  if(CMAKE_INSTALL_PREFIX STREQUAL /usr)
+    set(python_folder lib/python3/dist-packages)
+  else()
+    set(python_folder ${CMAKE_INSTALL_DATADIR}/heddle/python)
+  endif()
+  file(INSTALL ${CMAKE_SOURCE_DIR}/python/heddle DESTINATION \${CMAKE_INSTALL_PREFIX}/\${python_folder}
+    PATTERN __pycache__ EXCLUDE)
+" COMPONENT library)
