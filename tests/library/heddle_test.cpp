@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/version.h"
 #include "main/device/open_model.h"
+#include "main/device/running_model.h"
 #include "tests/library/open_library.h"
 #include "tests/model/encoder_fixture.h"
 #include "tests/support/folder.h"
@@ -182,7 +183,8 @@ TEST_F(Library, RanksAreThoseOfTheCommand) {
   }
   EXPECT_EQ(count, 3u);
   heddle_free(scores);
-  const std::string long_text(3000, 'x');
+  std::string long_text;
+  for (int i = 0; i < 300; ++i) long_text += "a cat ";
   const char* one = long_text.c_str();
   EXPECT_EQ(heddle_rank(opened.get(), "what cat", &one, 1, 0, &scores, &error), HEDDLE_INVALID);
   ASSERT_EQ(heddle_rank(opened.get(), "what cat", &one, 1, 1, &scores, &error), HEDDLE_OK) << error.message;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "engine/request.h"
 #include "main/commands/sampling_options.h"
 #include "tests/library/open_library.h"
 
