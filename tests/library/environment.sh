@@ -8,7 +8,7 @@ fi
 export HEDDLE_LIBRARY=$1/libheddle.so HEDDLE_DEVICE=cpu PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1
 python=(python3)
 runtime=$(objdump -p "$1/example_chat" | sed -nE 's/^ *NEEDED +(libclang_rt\.asan.*|libasan.*)/\1/p')
-if [ "$runtime" ] || nm "$1/example_chat" | grep -q __asan_init; then
+if [ "$runtime" ] || nm "$1/example_chat" | grep __asan_init >/dev/null; then
   case $runtime in
     libasan*) runtime=$(gcc -print-file-name="$runtime") ;;
     *) runtime="$(clang -print-file-name="libclang_rt.asan-$(uname -m).so") $(clang -print-file-name="libclang_rt.ubsan_standalone-$(uname -m).so")" ;;
