@@ -14,6 +14,7 @@
 #include "gpu/gpu.h"
 #include "kernels/spec/catalog.h"
 #include "main/commands/commands.h"
+#include "main/device/device_memory.h"
 #include "main/device/gpu_command.h"
 #include "main/device/model_checks.h"
 #include "main/device/open_model.h"
