@@ -25,6 +25,7 @@ struct Limits {
   uint32_t kv_blocks = 0;      // in the cache
   uint32_t block_tokens = 32;  // positions of a block
   KvFormat kv = KvFormat::f16;
+  uint32_t state_slots = 0;  // places for recurrent states; 0: the model has none
 };
 
 // Bytes that a model takes on a device.
@@ -103,7 +104,11 @@ struct Picked {
 struct Batch {
   std::vector<uint32_t> tokens, positions, sequences;  // one per row; `sequences` names a block table
   std::vector<std::vector<uint32_t>> blocks;           // per sequence: which KV blocks hold its positions, in order
-  std::vector<uint32_t> outputs;                       // rows that need a next token or logits, ascending
+  // Per sequence, of models with recurrent states: the slot of its state, which no other sequence of the batch has. A
+  // sequence whose first row has position 0 begins with an empty state, whatever the slot holds; any other continues
+  // the state after the position before its first row. The batch leaves the state after its last row there.
+  std::vector<uint32_t> slots;
+  std::vector<uint32_t> outputs;  // rows that need a next token or logits, ascending
   // One per output: how the device picks its token. Unset: the logits of that row come to the host instead. Empty: the
   // logits of all outputs do.
   std::vector<std::optional<Picking>> picking;
@@ -185,6 +190,8 @@ class Backend {
 
   // Of the KV cache, in all layers, from the first to the second; between two batches.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;
+  // Of the recurrent states, in all layers, from the first slot to the second; between two batches.
+  virtual void copy_state(uint32_t, uint32_t) { check(false, "a backend for models with recurrent states"); }
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }
   // Of the kernels since it was last asked, where the backend was told to keep them.
