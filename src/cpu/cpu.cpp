@@ -9,6 +9,7 @@
 #include "cpu/attention.h"
 #include "cpu/layers.h"
 #include "cpu/products.h"
+#include "cpu/states.h"
 #include "cpu/weights.h"
 
 namespace heddle::cpu {
@@ -28,7 +29,8 @@ class Cpu : public model::Backend {
         weights_(model, isa_, options.exact, team_, options.progress),
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
-        rotations_(model) {
+        rotations_(model),
+        recurrent_(isa_, team_, model, limits) {
     make_caches();
     make_rows();
   }
@@ -59,6 +61,7 @@ class Cpu : public model::Backend {
     computed_ = false;
     states_.clear();
     rotations_.begin(batch);
+    recurrent_.begin(batch);
   }
 
   void embed() override {
@@ -128,6 +131,7 @@ class Cpu : public model::Backend {
   void copy_block(uint32_t from, uint32_t to) override {
     for (KvCache& cache : caches_) cache.copy(from, to);
   }
+  void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
 
  private:
   void make_caches() {
@@ -141,12 +145,13 @@ class Cpu : public model::Backend {
   // Rows for the largest sublayer of each kind, in the forms that their weights need.
   void make_rows() {
     const RowSizes sizes(model_);
-    std::vector<const Weights*> of_normed{weights_.output}, of_low, of_heads, of_attended, of_inner, of_shared;
+    std::vector<const Weights*> of_normed{weights_.output}, of_low, of_heads, of_attended, of_inner, of_shared,
+        of_latent, of_recurred;
     const auto append = [](std::vector<const Weights*>& to, const std::vector<const Weights*>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
     const Overloaded look{[&](const AttentionWeights& w) {
-                            append(of_normed, {w.q_down, w.kv_down, w.k, w.v});
+                            append(of_normed, {w.q_down, w.kv_down, w.k, w.v, w.gate});
                             (w.q_down ? of_low : of_normed).push_back(w.q);
                             append(of_heads, w.k_up);
                             append(of_heads, w.v_up);
@@ -157,13 +162,23 @@ class Cpu : public model::Backend {
                             of_inner.push_back(w.down);
                           },
                           [&](const MixtureWeights& w) {
-                            of_normed.push_back(w.router);
-                            append(of_normed, w.gate);
-                            append(of_normed, w.up);
+                            append(of_normed, {w.router, w.latent_down});
+                            std::vector<const Weights*>& of_experts = w.latent_down ? of_latent : of_normed;
+                            append(of_experts, w.gate);
+                            append(of_experts, w.up);
+                            of_latent.push_back(w.latent_up);
                             append(of_inner, w.down);
                             if (!w.shared) return;
                             append(of_normed, {w.shared->gate, w.shared->up});
                             of_shared.push_back(w.shared->down);
+                          },
+                          [&](const RecurrenceWeights& w) {
+                            append(of_normed, {w.mixed, w.gate, w.steps, w.betas});
+                            of_recurred.push_back(w.output);
+                          },
+                          [&](const ShortConvolutionWeights& w) {
+                            of_normed.push_back(w.in);
+                            of_recurred.push_back(w.output);
                           }};
     for (const std::vector<SublayerWeights>& layer : weights_.layers)
       for (const SublayerWeights& weights : layer) std::visit(look, weights);
@@ -185,7 +200,13 @@ class Cpu : public model::Backend {
     inner_ = rows_for(limits_.rows * sizes.used, sizes.inner, of_inner);
     if (sizes.shared) shared_inner_ = rows_for(limits_.rows, sizes.shared, of_shared);
     if (sizes.shared) shared_out_ = plain_rows(limits_.rows, model_.width);
-    out_ = plain_rows(limits_.rows * sizes.used, model_.width);
+    out_ = plain_rows(limits_.rows * sizes.used, std::max<uint64_t>(model_.width, sizes.latent));
+    latent_ = rows_for(limits_.rows, sizes.latent, of_latent);
+    if (sizes.latent) latent_out_ = plain_rows(limits_.rows, model_.width);
+    gate_ = plain_rows(limits_.rows, sizes.gate);
+    mixed_ = plain_rows(limits_.rows, sizes.mixed);
+    steps_ = plain_rows(limits_.rows, sizes.steps);
+    recurred_ = rows_for(limits_.rows, sizes.recurred, of_recurred);
     slabs_.resize(team_.threads());
   }
 
@@ -294,7 +315,10 @@ class Cpu : public model::Backend {
     } else {
       attend_.run(*batch_, a, caches_[w.index], q_, {attended_.row(0), attended_.cols(), a.value_head});
     }
-    finish_rows(attended_, rows_);
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      if (w.gate) isa_.gate(gate_.row(i), attended_.row(i), uint32_t(a.gate.rows));
+      attended_.finish(i, isa_);
+    });
   }
 
   // A block has neighbouring positions of a head in one cache line: many rows are dealt out by heads, 32 rows at a
@@ -320,10 +344,10 @@ class Cpu : public model::Backend {
   void project(const AttentionWeights& w) {
     const model::Attention& a = *w.model;
     const RowsView x = normed_.view(rows_);
-    const Product three[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}};
-    const model::Vector* biases[] = {&a.q_bias, &a.k_bias, &a.v_bias};
-    Rows* to[] = {&q_, &k_, &v_};
-    products_.run(three, [&](const Piece& piece) {
+    const Product all[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}, {w.gate, nullptr, x}};
+    const model::Vector no_bias, *biases[] = {&a.q_bias, &a.k_bias, &a.v_bias, &no_bias};
+    Rows* to[] = {&q_, &k_, &v_, &gate_};
+    products_.run(std::span(all).first(w.gate ? 4 : 3), [&](const Piece& piece) {
       store(piece, at(*biases[piece.product], 0), [&](uint32_t row) { return to[piece.product]->row(row); });
     });
     const uint64_t sizes[] = {uint64_t(a.heads) * a.head, uint64_t(a.kv_heads) * a.head,
@@ -441,13 +465,20 @@ class Cpu : public model::Backend {
       store(piece, at(m.router_bias, 0), [&](uint32_t row) { return scores_.data() + uint64_t(row) * m.router.rows; });
     });
     choice_.pick(m, scores_, normed_, rows_);
+    if (w.latent_down) {
+      const Product down[] = {{w.latent_down, nullptr, normed_.view(rows_)}};
+      products_.run(down,
+                    [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return latent_.row(row); }); });
+      finish_rows(latent_, rows_);
+    }
+    const Rows& read = w.latent_down ? latent_ : normed_;
 
     const size_t experts = w.up.size();
     gathered_.resize(std::max(gathered_.size(), experts));
     gathered_products_.clear();
     for (uint32_t e = 0; e < experts; ++e) {
       gathered_[e].clear();
-      for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(normed_, slot / choice_.used);
+      for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(read, slot / choice_.used);
       gathered_products_.push_back(gated(w.gate[e], w.up[e], gathered_[e].view()));
     }
     if (w.shared) gathered_products_.push_back(gated(w.shared->gate, w.shared->up, normed_.view(rows_)));
@@ -483,6 +514,7 @@ class Cpu : public model::Backend {
       else
         store(piece, at(m.shared->down_bias, 0), [&](uint32_t row) { return shared_out_.row(row); });
     });
+    if (w.latent_up) raise_latents(w);
     // Few rows are cut into columns; a norm needs whole rows.
     const bool whole =
         m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none || rows_ >= team_.threads();
@@ -491,12 +523,11 @@ class Cpu : public model::Backend {
     team_.run(uint64_t(rows_) * parts, [&](uint64_t item, uint32_t) {
       const uint64_t i = item / parts;
       const uint32_t first = uint32_t(item % parts) * columns, count = std::min(columns, model_.width - first);
-      std::vector<float> sum(count);  // best expert first
-      for (uint32_t j = 0; j < choice_.used; ++j) {
-        const uint64_t slot = i * choice_.used + j;
-        const float weight = m.routing.weigh_input ? 1 : choice_.weights[slot], *out = out_.row(slot) + first;
-        for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
-      }
+      std::vector<float> sum(count);
+      if (w.latent_up)
+        std::copy_n(latent_out_.row(i) + first, count, sum.data());
+      else
+        sum_experts(m, i, first, count, sum.data());
       if (w.shared) {
         const float weight = choice_.shared[i], *out = shared_out_.row(i) + first;
         for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
@@ -508,6 +539,53 @@ class Cpu : public model::Backend {
     });
   }
 
+  // Adds some columns of what the experts of a row left, the best expert first.
+  void sum_experts(const model::Mixture& m, uint64_t row, uint32_t first, uint32_t count, float* sum) {
+    for (uint32_t j = 0; j < choice_.used; ++j) {
+      const uint64_t slot = row * choice_.used + j;
+      const float weight = m.routing.weigh_input ? 1 : choice_.weights[slot], *out = out_.row(slot) + first;
+      for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
+    }
+  }
+  // The sums of experts of latents, to latent_out_.
+  void raise_latents(const MixtureWeights& w) {
+    const auto size = uint32_t(w.model->latent_down.rows);
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      std::fill_n(latent_.row(i), size, 0.0f);
+      sum_experts(*w.model, i, 0, size, latent_.row(i));
+      latent_.finish(i, isa_);
+    });
+    const Product up[] = {{w.latent_up, nullptr, latent_.view(rows_)}};
+    products_.run(
+        up, [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return latent_out_.row(row); }); });
+  }
+
+  void compute(const RecurrenceWeights& w) {
+    const model::Recurrence& r = *w.model;
+    normalise_rows(r.norm);
+    const RowsView x = normed_.view(rows_);
+    const Product all[] = {{w.mixed, nullptr, x}, {w.gate, nullptr, x}, {w.steps, nullptr, x}, {w.betas, nullptr, x}};
+    products_.run(std::span(all).first(w.betas ? 4 : 3), [&](const Piece& piece) {
+      Rows* const to[] = {&mixed_, &gate_, &steps_, &steps_};
+      const uint32_t behind = piece.product == 3 ? r.heads : 0;  // betas are behind the steps
+      store(piece, nullptr, [&](uint32_t row) { return to[piece.product]->row(row) + behind; });
+    });
+    recurrent_.recur(r, mixed_, gate_, steps_, recurred_);
+  }
+  void compute(const ShortConvolutionWeights& w) {
+    normalise_rows(w.model->norm);
+    const Product product[] = {{w.in, nullptr, normed_.view(rows_)}};
+    products_.run(product,
+                  [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return mixed_.row(row); }); });
+    recurrent_.convolve(*w.model, mixed_, recurred_);
+  }
+  void add(const RecurrenceWeights& w, float scale) { add_recurred(w.output, *w.model, scale); }
+  void add(const ShortConvolutionWeights& w, float scale) { add_recurred(w.output, *w.model, scale); }
+  void add_recurred(const Weights* output, const auto& sublayer, float scale) {
+    const Product product[] = {{output, nullptr, recurred_.view(rows_)}};
+    add_product(product, {}, sublayer.output_norm, sublayer.residual_norm, scale);
+  }
+
   const model::Model& model_;
   model::Limits limits_;
   const Isa& isa_;
@@ -517,6 +595,7 @@ class Cpu : public model::Backend {
   Products products_;
   Attend attend_;
   Rotations rotations_;
+  RecurrentStates recurrent_;
   std::vector<KvCache> caches_;          // of each attention
   const model::Batch* batch_ = nullptr;  // of the step under way
   uint32_t rows_ = 0;
@@ -526,6 +605,9 @@ class Cpu : public model::Backend {
   Rows low_, by_head_;         // of latent attention: (rows, rank of q), and a row for each head of each row
   Rows inner_, out_;           // (rows, inner) and (rows, width); a row for each slot of a mixture
   Rows shared_inner_, shared_out_;
+  Rows latent_, latent_out_;       // of experts of latents
+  Rows mixed_, steps_, recurred_;  // of sublayers with a state: what goes in, and what the output matrix reads
+  Rows gate_;                      // of attention and of recurrences
   ExpertChoice choice_;
   std::vector<float> scores_, logits_, states_;
   std::vector<GatheredRows> gathered_;  // of each expert, or of each head

@@ -49,6 +49,17 @@ struct KvBlock {
   uint32_t first;                       // position
 };
 
+// The states of a head, and what they meet in one row: see model::Recurrence. `state` is (keys, stride).
+struct RecurHead {
+  bool delta;
+  uint32_t keys, stride;
+};
+struct RecurRow {
+  const float *q, *k, *v;
+  float decay, factor;  // u is factor * v, or with delta factor * (v - decay S^T k)
+  float* out;
+};
+
 enum class Mins : uint8_t { none, scaled, plain };  // w = d * scale * q, that minus m * min, or that plus m
 
 // Blocks of a tile with weights unpacked to bytes: the bytes, f32 d, f32 m, an int32_t of scale for each group, a
@@ -108,6 +119,13 @@ struct Isa {
   // read for that kind alone; up may be null
   void (*activate)(uint8_t kind, const float* xielu, const float* gate, const float* up, uint32_t count, float* inner);
 
+  void (*gate)(const float* gate, float* x, uint32_t count);  // x *= sigmoid(gate)
+
+  // `count` rows, one after the other, for some columns of a head. A column's bits depend on nothing but itself, as
+  // long as a part begins at a multiple of recur_part.
+  void (*recur)(const RecurHead& head, float* state, uint32_t first, uint32_t columns, const RecurRow* rows,
+                uint32_t count);
+
   // Adds the positions of one block to the state of every row and head: softmax (rows, group), out (rows, group,
   // value_head). `scratch` has attend_scratch floats.
   void (*attend)(const AttendHead& head, const KvBlock& block, const AttendRow* rows, uint32_t count, Softmax* softmax,
@@ -115,6 +133,7 @@ struct Isa {
   // Adds state b to state a.
   void (*merge)(uint32_t value_head, Softmax* a, float* a_out, const Softmax* b, const float* b_out);
 };
+constexpr uint32_t recur_part = 64;
 constexpr uint32_t attend_at_once = 4;  // queries that meet a block's keys together
 // floats
 inline uint64_t attend_scratch(const AttendHead& head) {

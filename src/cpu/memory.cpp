@@ -38,8 +38,11 @@ class WeightBytes {
 // Of one row of a batch: 4 bytes for a value, and at most 8 with its other forms, of which a model has one or two.
 uint64_t row_bytes(const model::Model& model) {
   const RowSizes s(model);
-  const uint64_t plain = (1 + s.used + (s.shared ? 1 : 0)) * model.width + s.q + s.k + s.v + s.experts;
-  const uint64_t quantised = model.width + s.low + s.attended + s.heads * s.by_head + s.used * s.inner + s.shared;
+  const uint64_t out = std::max<uint64_t>(model.width, s.latent);
+  const uint64_t plain = (1 + (s.shared ? 1 : 0) + (s.latent ? 1 : 0)) * model.width + s.used * out + s.q + s.k + s.v +
+                         s.experts + s.gate + s.mixed + 2 * s.steps;
+  const uint64_t quantised =
+      model.width + s.low + s.attended + s.heads * s.by_head + s.used * s.inner + s.shared + s.latent + s.recurred;
   return plain * 4 + quantised * 8;
 }
 
@@ -61,9 +64,11 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
   model::each_attention(model, [&](const model::Attention& a) {
     attention = std::max(attention, Attend::scratch_bytes(a, limits, uint32_t(threads)));
   });
-  return {
-      weights.total, model::kv_bytes(model, limits),
-      limits.rows * row_bytes(model) + threads * thread_bytes + attention + uint64_t(model.vocabulary) * sizeof(float)};
+  return {.weights = weights.total,
+          .kv = model::kv_bytes(model, limits),
+          .states = model::state_bytes(model, limits),
+          .workspace = limits.rows * row_bytes(model) + threads * thread_bytes + attention +
+                       uint64_t(model.vocabulary) * sizeof(float)};
 }
 
 double read_bandwidth(uint32_t threads, uint64_t bytes_per_token) {

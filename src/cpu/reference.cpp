@@ -8,64 +8,15 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/cpu.h"
+#include "cpu/reference_math.h"
+#include "cpu/reference_states.h"
 #include "quant/kv_q8.h"
 
 namespace heddle::cpu {
 namespace {
 
 using namespace model;
-
-// y = W x for one x.
-Vector product(const Matrix& weights, const float* x) {
-  Vector y(weights.rows), row(weights.cols);
-  const size_t bytes = weights.row_bytes();
-  for (uint64_t r = 0; r < weights.rows; ++r) {
-    quant::decode(weights.format, weights.data.data() + r * bytes, weights.cols, row.data());
-    double sum = 0;
-    for (uint64_t c = 0; c < weights.cols; ++c) sum += double(row[c]) * x[c];
-    y[r] = static_cast<float>(sum);
-  }
-  return y;
-}
-
-// The same for several x, so that each row is decoded once. y is (rows of x, rows of W).
-void products(const Matrix& weights, const Vector& bias, const std::vector<Vector>& xs, std::vector<Vector>& ys) {
-  ys.assign(xs.size(), Vector(weights.rows));
-  const size_t bytes = weights.row_bytes();
-  constexpr uint64_t slice = 64;
-  parallel_for((weights.rows + slice - 1) / slice, 0, [&](size_t index) {
-    Vector row(weights.cols);
-    for (uint64_t r = index * slice; r < std::min(weights.rows, (index + 1) * slice); ++r) {
-      quant::decode(weights.format, weights.data.data() + r * bytes, weights.cols, row.data());
-      for (size_t i = 0; i < xs.size(); ++i) {
-        double sum = bias.empty() ? 0 : bias[r];
-        for (uint64_t c = 0; c < weights.cols; ++c) sum += double(row[c]) * xs[i][c];
-        ys[i][r] = static_cast<float>(sum);
-      }
-    }
-  });
-}
-
-void add_scaled(Vector& to, const Vector& what, float scale) {
-  for (size_t i = 0; i < what.size(); ++i) to[i] += scale * what[i];
-}
-
-void normalise(const Norm& norm, float* x, size_t size, const float* weight, const float* bias) {
-  double mean = 0, square = 0;
-  if (norm.kind == Norm::Kind::layer) {
-    for (size_t i = 0; i < size; ++i) mean += x[i];
-    mean /= double(size);
-  }
-  for (size_t i = 0; i < size; ++i) square += (x[i] - mean) * (x[i] - mean);
-  const double scale = 1 / std::sqrt(square / double(size) + norm.epsilon);
-  for (size_t i = 0; i < size; ++i) x[i] = static_cast<float>((x[i] - mean) * scale * weight[i] + (bias ? bias[i] : 0));
-}
-
-Vector normalised(const Norm& norm, Vector x) {
-  if (norm.kind != Norm::Kind::none)
-    normalise(norm, x.data(), x.size(), norm.weight.data(), norm.bias.empty() ? nullptr : norm.bias.data());
-  return x;
-}
+using namespace reference;
 
 // Over each head, or over all where the weight is that long; `own`: over each head all the same.
 void normalise_heads(const Norm& norm, Vector& x, uint32_t head, bool own) {
@@ -101,7 +52,7 @@ float activate(Activation activation, const Xielu& xielu, float value) {
   const double x = value;
   switch (activation) {
     case Activation::silu:
-      return static_cast<float>(x / (1 + std::exp(-x)));
+      return static_cast<float>(silu(x));
     case Activation::gelu:
       return static_cast<float>(0.5 * x * (1 + std::erf(x / std::sqrt(2.0))));
     case Activation::gelu_tanh:
@@ -168,7 +119,7 @@ std::vector<PickedExpert> pick_experts(const Routing& routing, std::vector<doubl
   if (routing.score == Routing::Score::softmax)
     softmax(scores);
   else
-    for (double& score : scores) score = 1 / (1 + std::exp(-score));
+    for (double& score : scores) score = sigmoid(score);
   std::vector<double> choice = scores;
   for (size_t i = 0; i < routing.bias.size(); ++i) choice[i] += double(routing.bias[i]);
   if (routing.groups_used < routing.groups) {
@@ -211,7 +162,7 @@ struct ReferenceKv {
 
 class Reference : public Backend {
  public:
-  Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits) {
+  Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits), recurrent_(model, limits) {
     const uint64_t tokens = uint64_t(limits.kv_blocks) * limits.block_tokens;
     each_kv_cache(model, [&](const Attention& a) {
       caches_.push_back(
@@ -238,6 +189,7 @@ class Reference : public Backend {
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
     batch_ = &batch;
+    recurrent_.begin(batch);
     computed_ = false;
     states_.clear();
     x_.assign(rows, Vector(model_.width));
@@ -268,6 +220,14 @@ class Reference : public Backend {
                             normalise_rows(m.norm);
                             mixed_.clear();
                             for (const Vector& h : h_) mixed_.push_back(mixture(m, h));
+                          },
+                          [&](const Recurrence& r) {
+                            normalise_rows(r.norm);
+                            recurred_ = recurrent_.recur(r, h_);
+                          },
+                          [&](const ShortConvolution& c) {
+                            normalise_rows(c.norm);
+                            recurred_ = recurrent_.convolve(c, h_);
                           }},
                model_.layers[layer].sublayers[sublayer]);
   }
@@ -277,7 +237,8 @@ class Reference : public Backend {
     const Sublayer& of = model_.layers[layer].sublayers[sublayer];
     std::visit(Overloaded{[&](const Attention& a) { products(a.output, a.output_bias, attended_, out); },
                           [&](const FeedForward& f) { products(f.down, f.down_bias, inner_, out); },
-                          [&](const Mixture&) { out = std::move(mixed_); }},
+                          [&](const Mixture&) { out = std::move(mixed_); },
+                          [&](const auto& with_state) { products(with_state.output, {}, recurred_, out); }},
                of);
     std::visit(
         [&](const auto& kind) {
@@ -334,6 +295,7 @@ class Reference : public Backend {
         std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
       }
   }
+  void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
 
  private:
   void decode_row(const Matrix& matrix, uint64_t row, Vector& out) const {
@@ -375,6 +337,14 @@ class Reference : public Backend {
     parallel_for(x_.size() * a.heads, 0,
                  [&](size_t item) { attend_head(a, cache, item / a.heads, uint32_t(item % a.heads)); });
     if (a.latent) raise_values(a);
+    if (a.gate) gate_attended(a);
+  }
+  void gate_attended(const Attention& a) {
+    std::vector<Vector> gates;
+    products(a.gate, {}, h_, gates);
+    for (size_t i = 0; i < x_.size(); ++i)
+      for (size_t c = 0; c < gates[i].size(); ++c)
+        attended_[i][c] = static_cast<float>(attended_[i][c] * sigmoid(gates[i][c]));
   }
 
   void project(const Attention& a, std::vector<Vector>& k, std::vector<Vector>& v) {
@@ -523,11 +493,12 @@ class Reference : public Backend {
   static Vector mixture(const Mixture& m, const Vector& x) {
     Vector logits = product(m.router, x.data());
     add_scaled(logits, m.router_bias, 1);
-    Vector out(x.size());
+    const Vector read = m.latent_down ? product(m.latent_down, x.data()) : x;
+    Vector out(read.size());
     for (const PickedExpert& picked : pick_experts(m.routing, {logits.begin(), logits.end()})) {
       const FeedForward expert = expert_of(m, picked.expert);
       const float weight = static_cast<float>(picked.weight);
-      Vector in = x;
+      Vector in = read;
       if (m.routing.weigh_input)
         for (float& value : in) value *= weight;
       const Vector inner = gated(expert, {in})[0];
@@ -535,12 +506,13 @@ class Reference : public Backend {
       add_scaled(result, expert.down_bias, 1);
       add_scaled(out, result, m.routing.weigh_input ? 1 : weight);
     }
+    if (m.latent_up) out = product(m.latent_up, out.data());
     if (m.shared) {
       double weight = 1;
       if (!m.shared_router.empty()) {
         double score = 0;
         for (size_t i = 0; i < x.size(); ++i) score += double(m.shared_router[i]) * x[i];
-        weight = 1 / (1 + std::exp(-score));
+        weight = sigmoid(score);
       }
       const FeedForward& f = *m.shared;
       std::vector<Vector> result;
@@ -554,11 +526,12 @@ class Reference : public Backend {
   Limits limits_;
   const Batch* batch_ = nullptr;  // of the step under way
   std::vector<ReferenceKv> caches_;
-  std::map<const Attention*, uint32_t> cache_of_;             // index in caches_
-  std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_;  // by row; x_ is the residual
-  std::vector<uint32_t> ends_;                                // of each sequence: its last position
-  Vector logits_, states_, rows_;                             // rows_: see residual()
-  bool computed_ = false;                                     // a result waits for result()
+  std::map<const Attention*, uint32_t> cache_of_;  // index in caches_
+  ReferenceStates recurrent_;
+  std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_, recurred_;  // by row; x_ is the residual
+  std::vector<uint32_t> ends_;                                           // of each sequence: its last position
+  Vector logits_, states_, rows_;                                        // rows_: see residual()
+  bool computed_ = false;                                                // a result waits for result()
 };
 
 }  // namespace

@@ -17,6 +17,7 @@ RowSizes::RowSizes(const model::Model& model) {
                                     grow(k, uint64_t(a.kv_heads) * a.head);
                                     if (!a.latent) grow(v, uint64_t(a.kv_heads) * a.value_head);
                                     grow(attended, a.output_cols());
+                                    grow(gate, a.gate.rows);
                                     if (!a.latent) return;
                                     grow(low, a.latent->q_down.rows);
                                     grow(heads, a.heads);
@@ -28,6 +29,17 @@ RowSizes::RowSizes(const model::Model& model) {
                                     grow(used, m.routing.used);
                                     grow(experts, m.router.rows);
                                     if (m.shared) grow(shared, m.shared->down.cols);
+                                    grow(latent, m.latent_down.rows);
+                                  },
+                                  [&](const model::Recurrence& r) {
+                                    grow(mixed, r.mixed.rows);
+                                    grow(gate, r.gate.rows);
+                                    grow(steps, r.steps.rows + r.betas.rows);
+                                    grow(recurred, r.values());
+                                  },
+                                  [&](const model::ShortConvolution& c) {
+                                    grow(mixed, c.in.rows);
+                                    grow(recurred, c.output.cols);
                                   }};
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers) std::visit(measure, sublayer);

@@ -14,6 +14,9 @@ struct RowSizes {
   uint64_t low = 0;                 // of latent attention: what q_down leaves
   uint64_t heads = 0, by_head = 0;  // of latent attention: heads, and values of each
   uint64_t inner = 0, used = 1, experts = 0, shared = 0;
+  uint64_t latent = 0;                          // of experts of latents
+  uint64_t gate = 0;                            // of attention and of recurrences
+  uint64_t mixed = 0, steps = 0, recurred = 0;  // of sublayers with a state
   explicit RowSizes(const model::Model& model);
 };
 

@@ -64,7 +64,8 @@ std::vector<const Weights*> ModelWeights::add(const model::Experts& experts) {
 }
 
 AttentionWeights ModelWeights::add(const model::Attention& a) {
-  AttentionWeights to{&a, attentions_++, add(a.q), add(a.k), add(a.v), add(a.output), nullptr, nullptr, {}, {}};
+  AttentionWeights to{&a,          attentions_++, add(a.q), add(a.k), add(a.v), add(a.output),
+                      add(a.gate), nullptr,       nullptr,  {},       {}};
   if (!a.latent) return to;
   to.q_down = add(a.latent->q_down);
   to.kv_down = add(a.latent->kv_down);
@@ -76,10 +77,16 @@ AttentionWeights ModelWeights::add(const model::Attention& a) {
 FeedForwardWeights ModelWeights::add(const model::FeedForward& f) { return {&f, add(f.gate), add(f.up), add(f.down)}; }
 
 MixtureWeights ModelWeights::add(const model::Mixture& m) {
-  MixtureWeights to{&m, add(m.router), add(m.gate), add(m.up), add(m.down), {}};
+  MixtureWeights to{&m, add(m.router), add(m.gate), add(m.up), add(m.down), add(m.latent_down), add(m.latent_up), {}};
   to.gate.resize(to.up.size());
   if (m.shared) to.shared = add(*m.shared);
   return to;
 }
+
+RecurrenceWeights ModelWeights::add(const model::Recurrence& r) {
+  return {&r, add(r.mixed), add(r.gate), add(r.steps), add(r.betas), add(r.output)};
+}
+
+ShortConvolutionWeights ModelWeights::add(const model::ShortConvolution& c) { return {&c, add(c.in), add(c.output)}; }
 
 }  // namespace heddle::cpu

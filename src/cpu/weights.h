@@ -17,7 +17,7 @@ namespace heddle::cpu {
 struct AttentionWeights {
   const model::Attention* model;
   uint32_t index;  // as each_attention() counts: its KV cache and its rotation have the same index
-  const Weights *q, *k, *v, *output;
+  const Weights *q, *k, *v, *output, *gate;  // gate: null where there is none
   // Of latent attention, which has no k and v.
   const Weights *q_down, *kv_down;
   std::vector<const Weights*> k_up, v_up;  // of each head
@@ -30,9 +30,19 @@ struct MixtureWeights {
   const model::Mixture* model;
   const Weights* router;
   std::vector<const Weights*> gate, up, down;  // of each expert; gate: null where they have none
+  const Weights *latent_down, *latent_up;      // null where there are none
   std::optional<FeedForwardWeights> shared;
 };
-using SublayerWeights = std::variant<AttentionWeights, FeedForwardWeights, MixtureWeights>;
+struct RecurrenceWeights {
+  const model::Recurrence* model;
+  const Weights *mixed, *gate, *steps, *betas, *output;  // betas: null where there are none
+};
+struct ShortConvolutionWeights {
+  const model::ShortConvolution* model;
+  const Weights *in, *output;
+};
+using SublayerWeights =
+    std::variant<AttentionWeights, FeedForwardWeights, MixtureWeights, RecurrenceWeights, ShortConvolutionWeights>;
 
 class ModelWeights {
  public:
@@ -54,6 +64,8 @@ class ModelWeights {
   AttentionWeights add(const model::Attention& attention);
   FeedForwardWeights add(const model::FeedForward& feed_forward);
   MixtureWeights add(const model::Mixture& mixture);
+  RecurrenceWeights add(const model::Recurrence& recurrence);
+  ShortConvolutionWeights add(const model::ShortConvolution& convolution);
 
   const Isa& isa_;
   bool exact_;

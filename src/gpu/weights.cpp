@@ -145,6 +145,7 @@ uint64_t latent_bytes(const model::Attention& a) {  // of k_up and v_up
 }
 
 DeviceAttention describe(const model::Attention& a, DeviceModel&, uint32_t width) {
+  if (a.gate) throw Error("attention with a gate: it is not computed on the GPU; run the model on the CPU");
   constexpr uint32_t max_head = 512;  // of AnyAttention
   if (!a.latent && std::max(a.head, a.value_head) > max_head)
     throw Error("heads of {} and {} values, expected at most {} on the GPU", a.head, a.value_head, max_head);
@@ -178,7 +179,15 @@ DeviceFeedForward describe(const model::FeedForward& f, DeviceModel&, uint32_t w
   return to;
 }
 
+[[noreturn]] DeviceAttention describe(const model::Recurrence&, DeviceModel&, uint32_t) {
+  throw Error("heads with a recurrent state: they are not computed on the GPU; run the model on the CPU");
+}
+[[noreturn]] DeviceAttention describe(const model::ShortConvolution&, DeviceModel&, uint32_t) {
+  throw Error("short convolutions: they are not computed on the GPU; run the model on the CPU");
+}
+
 DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
+  if (m.latent_down) throw Error("experts of latents: they are not computed on the GPU; run the model on the CPU");
   if (m.up.count > 512 || m.routing.used > 32)
     throw Error("a mixture that picks {} of {} experts, expected at most 32 of 512 on the GPU", m.routing.used,
                 m.up.count);

@@ -90,7 +90,9 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   };
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
-      std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture}, sublayer);
+      std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture,
+                                   [](const auto&) { check(false, "a sublayer that the GPU computes"); }},
+                 sublayer);
   width = stride_of(model.width);
   for (const model::Layer& layer : model.layers) late_norms += uint32_t(layer.sublayers.size());
   late_rows = std::max(std::bit_ceil(std::min(rows, max_late_rows)), 32u);

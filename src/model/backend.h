@@ -30,8 +30,8 @@ struct Limits {
 
 // Bytes that a model takes on a device.
 struct Memory {
-  uint64_t weights = 0, kv = 0, workspace = 0;
-  uint64_t total() const { return weights + kv + workspace; }
+  uint64_t weights = 0, kv = 0, states = 0, workspace = 0;
+  uint64_t total() const { return weights + kv + states + workspace; }
 };
 // Bytes of a token in the cache of an attention.
 inline uint64_t kv_bytes(const Attention& a, KvFormat format) {
@@ -72,6 +72,10 @@ inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
   uint64_t all = 0;
   const bool overflow = __builtin_mul_overflow(bytes, uint64_t(limits.kv_blocks) * limits.block_tokens, &all);
   return overflow ? uint64_t(1) << 60 : std::min(all, uint64_t(1) << 60);
+}
+// Bytes that the recurrent states take in all slots.
+inline uint64_t state_bytes(const Model& model, const Limits& limits) {
+  return state_bytes(model) * limits.state_slots;
 }
 
 // How the next token of a row is picked on the device. Fields mean what those of engine::Sampling do.

@@ -1,6 +1,7 @@
 // What a model is once it is read: layers of sublayers, each with its weights and options. A new kind of sublayer is a
 // further alternative of Sublayer; every backend that cannot compute it then fails to compile.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -97,6 +98,8 @@ struct Attention {
                         // 0: all
   uint32_t chunk = 0;   // positions are in chunks of this size, and see those of their own; 0: all
   std::optional<Latent> latent;  // k and v are unset
+  // What the heads leave is multiplied by sigmoid(gate x), value by value, before the output matrix; absent: it is not.
+  Matrix gate;
   Matrix output;
   Vector output_bias;
   Norm output_norm;    // applied before the result is added to the residual
@@ -163,14 +166,70 @@ struct Mixture {
   Routing routing;
   Experts gate, up, down;                // without a gate as in FeedForward
   Vector gate_bias, up_bias, down_bias;  // of all experts, one after the other; empty: none
-  std::optional<FeedForward> shared;     // sees every token; its norms are unset: it reads what the experts read
-  Vector shared_router;                  // the shared expert's weight is sigmoid(shared_router . x); empty: 1
-  Norm output_norm;                      // of the weighted sum, before it is added to the residual
-  Norm residual_norm;                    // of the residual stream, after the result was added
+  Matrix latent_down, latent_up;      // experts read latent_down x, and latent_up their weighted sum; absent: neither
+  std::optional<FeedForward> shared;  // sees every token; its norms are unset: it reads what the router reads
+  Vector shared_router;               // the shared expert's weight is sigmoid(shared_router . x); empty: 1
+  Norm output_norm;                   // of the weighted sum, before it is added to the residual
+  Norm residual_norm;                 // of the residual stream, after the result was added
+};
+
+// A causal convolution of each channel with its last inputs; before the first token they are 0.
+struct Convolution {
+  uint32_t width = 0;  // inputs that a result reads, the newest included
+  Vector weight;       // (channels, width), of the oldest input first
+  Vector bias;         // of each channel; empty: none
+
+  uint64_t channels() const { return width ? weight.size() / width : 0; }
+};
+
+// Heads with a state of fixed size instead of a cache: the SSD of Mamba-2, and the gated delta net. Queries, keys and
+// values pass through the convolution and SiLU. A head's state S, (key, value), becomes decay S + k u^T with each row,
+// and the row's result is S^T q. The step is softplus(steps x + step_bias) within its limits, decay = e^(rate step).
+//   ssd:   u = step v; the result gets skip v.
+//   delta: u = sigmoid(betas x) (v - decay S^T k); q and k are divided by their lengths, and q by sqrt(key).
+// The results are normalised and multiplied by SiLU(gate x) before the output matrix, in the order that gate_first
+// says.
+struct Recurrence {
+  enum class Rule : uint8_t { ssd, delta } rule = Rule::ssd;
+  Norm norm;     // of the input
+  Matrix mixed;  // what the convolution reads; ssd: values, keys, queries; delta: queries, keys, values
+  Convolution convolution;
+  Matrix gate;   // (heads * value, width)
+  Matrix steps;  // (heads, width)
+  Vector step_bias;
+  float min_step = 0, max_step = INFINITY;
+  Vector rates;  // of each head, below 0
+  Matrix betas;  // of delta: (heads, width)
+  Vector skip;   // of ssd, of each head
+  uint32_t heads = 0, key_heads = 0, key = 0, value = 0;
+  bool tiled = false;      // head h has the key head h % key_heads; otherwise neighbours share one
+  Norm gated_norm;         // weights of all heads; kind none: they are only multiplied
+  uint32_t norm_size = 0;  // values that are normalised together
+  bool gate_first = false;
+  Matrix output;
+  Norm output_norm, residual_norm;  // as of Attention
+
+  uint32_t key_head(uint32_t head) const { return tiled ? head % key_heads : head / (heads / key_heads); }
+  uint64_t values() const { return uint64_t(heads) * value; }
+  uint64_t keys() const { return uint64_t(key_heads) * key; }
+  // Where they begin among what the convolution leaves.
+  uint64_t queries_at() const { return rule == Rule::delta ? 0 : values() + keys(); }
+  uint64_t keys_at() const { return rule == Rule::delta ? keys() : values(); }
+  uint64_t values_at() const { return rule == Rule::delta ? 2 * keys() : 0; }
+};
+constexpr float delta_epsilon = 1e-6f;  // added to the square of the length of q and k
+
+// LFM2's: with (b, c, v) = in x, the result is output (c * convolution(b * v)).
+struct ShortConvolution {
+  Norm norm;  // of the input
+  Matrix in;  // (3 * channels, width)
+  Convolution convolution;
+  Matrix output;
+  Norm output_norm, residual_norm;  // as of Attention
 };
 
 // Reads the residual stream, computes, and adds to it.
-using Sublayer = std::variant<Attention, FeedForward, Mixture>;
+using Sublayer = std::variant<Attention, FeedForward, Mixture, Recurrence, ShortConvolution>;
 
 // std::visit(Overloaded{[](const Attention&) {}, ...}, sublayer): one function per kind, and none may be missing.
 template <class... Functions>
@@ -183,7 +242,8 @@ Overloaded(Functions...) -> Overloaded<Functions...>;
 struct Layer {
   std::vector<Sublayer> sublayers;
   // All sublayers read the layer's input; otherwise each reads what the one before it left. A backend keeps the results
-  // in scratch of their own until they are added, which has room for one attention and one feed-forward or mixture.
+  // in scratch of their own until they are added, which has room for one attention, one sublayer with a state, and one
+  // feed-forward or mixture.
   bool parallel = false;
   float residual_scale = 1;
 
@@ -288,6 +348,23 @@ void each_attention(const Model& model, auto&& f) {
       if (const Attention* attention = std::get_if<Attention>(&sublayer)) f(*attention);
 }
 
+// Values of the recurrent state of a sequence: the last inputs of the convolution, then the states of all heads.
+inline uint64_t state_values(const Convolution& c) { return c.width ? (c.width - 1) * c.channels() : 0; }
+inline uint64_t state_values(const Sublayer& sublayer) {
+  return std::visit(Overloaded{[](const Recurrence& r) { return state_values(r.convolution) + r.values() * r.key; },
+                               [](const ShortConvolution& c) { return state_values(c.convolution); },
+                               [](const auto&) { return uint64_t(0); }},
+                    sublayer);
+}
+// Bytes of the recurrent states of a sequence, in f32.
+inline uint64_t state_bytes(const Model& model) {
+  uint64_t values = 0;
+  for (const Layer& layer : model.layers)
+    for (const Sublayer& sublayer : layer.sublayers) values += state_values(sublayer);
+  return values * sizeof(float);
+}
+inline bool has_states(const Model& model) { return state_bytes(model) != 0; }
+
 // One matrix of a sublayer. Where it is a stack of experts, a token is multiplied by `used` of the `experts` in it; in
 // a stack of heads, by all.
 struct SublayerMatrix {
@@ -296,7 +373,11 @@ struct SublayerMatrix {
 };
 // The matrices that a sublayer has.
 inline std::vector<SublayerMatrix> matrices_of(const Attention& a) {
-  if (!a.latent) return {{&a.q}, {&a.k}, {&a.v}, {&a.output}};
+  if (!a.latent) {
+    std::vector<SublayerMatrix> all{{&a.q}, {&a.k}, {&a.v}, {&a.output}};
+    if (a.gate) all.push_back({&a.gate});
+    return all;
+  }
   const Latent& l = *a.latent;
   std::vector<SublayerMatrix> all{
       {&a.q}, {&l.kv_down}, {&l.k_up.all, a.heads, a.heads}, {&l.v_up.all, a.heads, a.heads}, {&a.output}};
@@ -310,12 +391,19 @@ inline std::vector<SublayerMatrix> matrices_of(const FeedForward& f) {
 }
 inline std::vector<SublayerMatrix> matrices_of(const Mixture& m) {
   std::vector<SublayerMatrix> all{{&m.router}};
+  if (m.latent_down) all.insert(all.end(), {{&m.latent_down}, {&m.latent_up}});
   for (const Experts* experts : {&m.gate, &m.up, &m.down})
     if (experts->count) all.push_back({&experts->all, m.routing.used, experts->count});
   if (m.shared)
     for (const SublayerMatrix& matrix : matrices_of(*m.shared)) all.push_back(matrix);
   return all;
 }
+inline std::vector<SublayerMatrix> matrices_of(const Recurrence& r) {
+  std::vector<SublayerMatrix> all{{&r.mixed}, {&r.gate}, {&r.steps}, {&r.output}};
+  if (r.betas) all.push_back({&r.betas});
+  return all;
+}
+inline std::vector<SublayerMatrix> matrices_of(const ShortConvolution& c) { return {{&c.in}, {&c.output}}; }
 inline std::vector<SublayerMatrix> matrices_of(const Sublayer& sublayer) {
   return std::visit([](const auto& kind) { return matrices_of(kind); }, sublayer);
 }

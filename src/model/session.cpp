@@ -13,6 +13,7 @@ Limits limits_for(uint32_t context, uint32_t rows) {
   Limits limits;
   limits.rows = std::min(rows, std::max(context, 1u));
   limits.kv_blocks = (context + limits.block_tokens - 1) / limits.block_tokens;
+  limits.state_slots = 1;
   return limits;
 }
 
@@ -23,6 +24,7 @@ Session::Session(const Model& model, Backend& backend, const Limits& limits)
       context_(std::min(model.context, limits.kv_blocks * limits.block_tokens)) {
   batch_.blocks.resize(1, std::vector<uint32_t>(limits.kv_blocks));
   std::iota(batch_.blocks[0].begin(), batch_.blocks[0].end(), 0u);
+  if (has_states(model)) batch_.slots = {0};
 }
 
 void Session::put(std::span<const uint32_t> tokens, bool all) {
@@ -67,6 +69,7 @@ void Session::feed_each(std::span<const uint32_t> tokens,
 
 void Session::rewind(uint32_t length) {
   check(length <= length_, "rewinding goes back");
+  check(length == length_ || length == 0 || !has_states(model_), "a recurrent state goes back to its beginning only");
   length_ = length;
 }
 

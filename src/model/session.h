@@ -24,7 +24,8 @@ class Session {
   // The same, with the logits after each token given to `each(index, logits)`.
   void feed_each(std::span<const uint32_t> tokens, const std::function<void(size_t, std::span<const float>)>& each);
 
-  void rewind(uint32_t length);  // forgets what comes after
+  // Forgets what comes after. A model with recurrent states forgets everything or nothing.
+  void rewind(uint32_t length);
 
  private:
   void put(std::span<const uint32_t> tokens, bool all);  // into batch_, from length_ on

@@ -109,6 +109,10 @@ class Split : public Backend {
   void copy_block(uint32_t from, uint32_t to) override {
     for (Side& part : parts_) part.backend->copy_block(from, to);
   }
+  void copy_state(uint32_t from, uint32_t to) override {
+    for (Side& part : parts_)
+      if (has_states(part.model)) part.backend->copy_state(from, to);
+  }
   bool usable() const override { return on(Place::device).usable() && on(Place::host).usable(); }
   std::vector<KernelTime> kernel_times() override { return on(Place::device).kernel_times(); }
   std::optional<SplitTimes> split_times() override { return std::exchange(times_, {}); }

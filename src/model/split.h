@@ -41,8 +41,8 @@ struct SplitOptions {
   uint32_t visit_rows = 0;
   uint32_t max_rows = 512;  // of a batch
 };
-// The model must outlive it. The KV blocks of an attention are where it is computed, under the same numbers in both
-// places. Tokens are picked on the device where the head is, and no batch follows another.
+// The model must outlive it. The KV blocks of an attention, and recurrent states, are where they are computed, under
+// the same numbers in both places. Tokens are picked on the device where the head is, and no batch follows another.
 std::unique_ptr<Backend> make_split(const Model& model, const Placement& placement, const MakeBackend& device,
                                     const MakeBackend& host, const SplitOptions& options = {});
 

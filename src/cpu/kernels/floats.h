@@ -228,6 +228,13 @@ void activate(uint8_t kind, const float* xielu, const float* gate, const float* 
 }
 
 template <class V>
+void gate_values(const float* gate, float* x, uint32_t count) {
+  using F = typename V::F;
+  activate_by<V>([](F g) { return 1.0f / (exponential<V>(-g) + 1.0f); }, [](F value) { return value; }, gate, x, count,
+                 x);
+}
+
+template <class V>
 uint64_t read_all(const uint8_t* from, uint64_t bytes) {
   typename V::B sums[8] = {};
   for (const uint8_t* end = from + bytes; from != end; from += sizeof sums)
@@ -250,6 +257,7 @@ void fill_floats(Isa& isa) {
   isa.quantise_32 = quantise_32<V>;
   isa.quantise_256 = quantise_256<V>;
   isa.activate = activate<V>;
+  isa.gate = gate_values<V>;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "cpu/kernels/attention.h"
 #include "cpu/kernels/floats.h"
 #include "cpu/kernels/product_table.h"
+#include "cpu/kernels/recurrence.h"
 
 namespace heddle::cpu {
 namespace {
@@ -15,6 +16,7 @@ Isa make_isa(const char* name) {
   fill_products<V>(isa);
   fill_floats<V>(isa);
   fill_attention<V>(isa);
+  fill_recurrence<V>(isa);
   return isa;
 }
 

@@ -163,9 +163,11 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   const model::Memory& memory = sum.needs.memory;
   line("memory",
        sum.needs.problem.empty()
-           ? fmt::format("{} on the CPU: weights {}, KV cache of {} tokens in {} {}, workspace {}",
+           ? fmt::format("{} on the CPU: weights {}, KV cache of {} tokens in {} {}, {}workspace {}",
                          bytes_text(double(memory.total())), bytes_text(double(memory.weights)), sum.needs.context,
-                         name_of(options.kv), bytes_text(double(memory.kv)), bytes_text(double(memory.workspace)))
+                         name_of(options.kv), bytes_text(double(memory.kv)),
+                         memory.states ? fmt::format("recurrent states {}, ", bytes_text(double(memory.states))) : "",
+                         bytes_text(double(memory.workspace)))
            : fmt::format("{} of tensors; heddle cannot run it: {}", bytes_text(double(sum.tensor_bytes)),
                          sum.needs.problem));
   for (const std::string& text : checkpoint.warnings) line("warning", text);
@@ -225,6 +227,7 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
                       {"kv_bytes", sum.needs.memory.kv},
                       {"kv_tokens", sum.needs.context},
                       {"kv", name_of(options.kv)},
+                      {"states_bytes", sum.needs.memory.states},
                       {"workspace_bytes", sum.needs.memory.workspace},
                       {"needed_bytes", sum.needs.memory.total()}};
   else

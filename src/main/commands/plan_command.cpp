@@ -114,8 +114,9 @@ void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
       out << fmt::format("{:<8}  cannot run it: {}\n", d.name, d.problem);
       continue;
     }
-    out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {}; {} ({})\n", d.name, text(d.needed.weights),
+    out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {}{}; {} ({})\n", d.name, text(d.needed.weights),
                        text(d.needed.kv), text(d.needed.workspace), text(d.needed.total()), text(d.free),
+                       d.needed.states ? fmt::format("with {} of recurrent states; ", text(d.needed.states)) : "",
                        d.fits() ? "fits" : fmt::format("does not fit: {} too little", text(d.needed.total() - d.free)),
                        d.largest ? fmt::format("contexts up to {} tokens fit", d.largest) : "no context fits", d.what);
     if (d.split)
@@ -137,6 +138,7 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
                     {"description", d.what},
                     {"weights_bytes", d.needed.weights},
                     {"kv_bytes", d.needed.kv},
+                    {"states_bytes", d.needed.states},
                     {"workspace_bytes", d.needed.workspace},
                     {"needed_bytes", d.needed.total()},
                     {"free_bytes", d.free},

@@ -1,0 +1,37 @@
+// Sublayers with a recurrent state in the reference backend: the formulas, row by row, with the states of all slots.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "model/backend.h"
+
+namespace heddle::cpu {
+
+class ReferenceStates {
+ public:
+  ReferenceStates(const model::Model& model, const model::Limits& limits);
+
+  // Checks that each sequence has a slot of its own, whose state is that after the position before its first row.
+  void begin(const model::Batch& batch);
+  // What the output matrix reads of all rows; h: the rows behind the norm of the input.
+  std::vector<model::Vector> recur(const model::Recurrence& r, const std::vector<model::Vector>& h);
+  std::vector<model::Vector> convolve(const model::ShortConvolution& c, const std::vector<model::Vector>& h);
+  void copy(uint32_t from, uint32_t to);
+
+ private:
+  // The state of a sublayer before a row; that of a first position is empty.
+  float* state_of(const void* sublayer, size_t row);
+
+  struct Slot {
+    model::Vector state;    // of all sublayers
+    uint32_t position = 0;  // of the token that comes next
+  };
+  struct Place {
+    uint64_t first, size;  // values of a slot
+  };
+  std::vector<Slot> slots_;
+  std::map<const void*, Place> places_;  // of each sublayer
+  const model::Batch* batch_ = nullptr;
+};
+
+}  // namespace heddle::cpu
