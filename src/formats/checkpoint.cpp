@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "formats/gguf.h"
 #include "formats/hf.h"
+#include "formats/hf/config.h"
 #include "formats/safetensors.h"
 #include "formats/unsupported.h"
 
@@ -209,7 +210,7 @@ Checkpoint open_safetensors(const fs::path& path, const fs::path& folder) {
   Checkpoint checkpoint = read_safetensors_folder(path);
   const fs::path config = folder / "config.json";
   if (!fs::exists(config)) return checkpoint;
-  const Json json = parse_json(MappedFile(config).text(), config.string());
+  const Json json = hf::parse_config(MappedFile(config).text(), config.string());
   const std::string not_read = checkpoint.not_read();
   try {
     apply_hf_config(checkpoint, json);

@@ -213,7 +213,7 @@ bool stays_f32(std::string_view name, const std::vector<uint64_t>& shape) {
   const auto has = [&](std::string_view text) { return name.find(text) != name.npos; };
   const bool is_vector = std::all_of(shape.begin() + 1, shape.end(), [](uint64_t n) { return n == 1; });
   return is_vector || !name.ends_with("weight") || has("_norm.weight") || has("ffn_gate_inp") || has("position_embd") ||
-         has("token_types") || has("ssm_conv1d");
+         has("token_types") || has("ssm_conv1d") || has("shortconv.conv.weight");
 }
 
 quant::Format choose_format(FileType type, const MixModel& model, std::string_view name,

@@ -139,6 +139,8 @@ void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) 
     const float scale = wanted.shape.size() > 1 ? 1 / std::sqrt(static_cast<float>(wanted.shape[0])) : 0.02f;
     if (!wanted.name.ends_with("_norm.weight"))
       for (float& value : values) value = random.normal() * scale;
+    if (wanted.name.ends_with("ssm_a"))  // states must decay
+      for (float& value : values) value = -1 - std::abs(value);
   }
   writer.write({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(float)});
 }

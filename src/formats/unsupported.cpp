@@ -1,4 +1,4 @@
-// Classes are found by their beginning: "Mamba2" stands for Mamba2ForCausalLM and Mamba2Model.
+// Classes are found by their beginning: "Jamba" stands for JambaForCausalLM and JambaModel.
 #include "formats/unsupported.h"
 
 namespace heddle::formats {
@@ -7,14 +7,9 @@ namespace {
 constexpr struct {
   std::string_view architecture, class_begins, needs;
 } table[] = {
-    {"mamba", "Mamba", "recurrent states (Mamba)"},
-    {"mamba2", "Mamba2", "recurrent states (Mamba)"},
-    {"falcon-h1", "FalconH1", "recurrent states (Mamba)"},
+    {"mamba", "MambaFor", "recurrent states (Mamba)"},
     {"", "FalconMamba", "recurrent states (Mamba)"},
-    {"granitehybrid", "GraniteMoeHybrid", "recurrent states (Mamba)"},
     {"jamba", "Jamba", "recurrent states (Mamba)"},
-    {"nemotron_h", "NemotronH", "recurrent states (Mamba)"},
-    {"nemotron_h_moe", "", "recurrent states (Mamba)"},
     {"plamo2", "Plamo2", "recurrent states (Mamba)"},
     {"", "Bamba", "recurrent states (Mamba)"},
     {"", "Zamba", "recurrent states (Mamba)"},
@@ -22,12 +17,7 @@ constexpr struct {
     {"rwkv7", "RWKV7", "recurrent states (RWKV)"},
     {"arwkv7", "", "recurrent states (RWKV)"},
     {"rwkv6qwen2", "", "recurrent states (RWKV)"},
-    {"qwen3next", "Qwen3Next", "recurrent states (gated delta net)"},
-    {"qwen35", "Qwen3_5", "recurrent states (gated delta net)"},
-    {"qwen35moe", "", "recurrent states (gated delta net)"},
     {"kimi-linear", "KimiLinear", "recurrent states (delta attention)"},
-    {"lfm2", "Lfm2", "short convolutions with a state"},
-    {"lfm2moe", "", "short convolutions with a state"},
     {"gemma3n", "Gemma3n", "layers that share a KV cache, and per-layer embeddings"},
     {"gemma4", "Gemma4", "layers that share a KV cache, and per-layer embeddings"},
     {"deepseek32", "DeepseekV32", "sparse attention with an indexer"},

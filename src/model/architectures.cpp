@@ -66,6 +66,38 @@ const std::vector<Architecture>& all_architectures() {
                             .scaled_embedding = true,
                             .wide_scale_layers = 62,
                             .softcaps = true};
+  const Architecture granitehybrid = add(granite, [](Architecture& to) {
+    to.name = "granitehybrid";
+    to.states = States::ssd;
+    to.rope_switch = true;
+  });
+  const Architecture nemotron_h{.name = "nemotron_h",
+                                .rope = Style::none,
+                                .activation = Activation::relu_squared,
+                                .gated = false,
+                                .ffn_norm = "attn_norm",
+                                .states = States::ssd,
+                                .block = Block::one,
+                                .experts = true,
+                                .routing = {.score = Score::sigmoid}};
+  const Architecture qwen3next{.name = "qwen3next",
+                               .head_norm = always,
+                               .ffn_norm = "post_attention_norm",
+                               .states = States::delta,
+                               .output_gate = true,
+                               .experts = true,
+                               .routing = {.weights_sum_to_one = true}};
+  const Architecture qwen35 = add(qwen3next, [](Architecture& to) {
+    to.name = "qwen35";
+    to.tiled_heads = true;
+  });
+  const Architecture lfm2{.name = "lfm2",
+                          .head_norm = always,
+                          .output_norm = "token_embd_norm",
+                          .states = States::convolution,
+                          .experts = true,
+                          .routing = {.score = Score::sigmoid, .weights_sum_to_one = true},
+                          .window = true};
   const Architecture bert{.name = "bert",
                           .norm = layer,
                           .rope = Style::none,
@@ -241,6 +273,17 @@ const std::vector<Architecture>& all_architectures() {
        .activation = Activation::gelu,
        .gated = false,
        .alibi = 8},
+      // Granite 4, and Bamba
+      granitehybrid,
+      nemotron_h,
+      with_name(nemotron_h, "nemotron_h_moe"),
+      {.name = "falcon-h1", .states = States::ssd, .block = Block::beside},
+      {.name = "mamba2", .rope = Style::none, .states = States::ssd, .block = Block::state},
+      qwen3next,
+      qwen35,
+      with_name(qwen35, "qwen35moe"),
+      lfm2,
+      with_name(lfm2, "lfm2moe"),
       bert,
       add(bert,
           [](Architecture& to) {

@@ -12,6 +12,17 @@ enum class Has : uint8_t { never, maybe, always };  // a tensor that not every a
 // What logit_scale does to the logits.
 enum class LogitScale : uint8_t { divides, multiplies };
 
+// What has a recurrent state.
+enum class States : uint8_t { none, ssd, delta, convolution };
+
+// The sublayers of a layer.
+enum class Block : uint8_t {
+  usual,   // attention, or what has a state where the layer has such tensors; then a feed-forward or mixture
+  one,     // one of these alone
+  beside,  // attention beside what has a state, then a feed-forward
+  state,   // what has a state, alone
+};
+
 struct Architecture {
   std::string_view name;
   Norm::Kind norm = Norm::Kind::rms;
@@ -35,12 +46,17 @@ struct Architecture {
   bool norm_after_rope = false;  // of q and k
   bool input_norms = true;       // before attention and feed-forward
   bool output_norms = false;     // after them
-  std::string_view ffn_norm = "ffn_norm";
+  std::string_view ffn_norm = "ffn_norm", output_norm = "output_norm";
   Has parallel = Has::never;  // maybe: use_parallel_residual decides
   // The feed-forward has the input norm of the attention. maybe: where there is no ffn_norm, and the two are parallel
   // then.
   Has one_norm = Has::never;
-  bool latent = false;          // multi-head latent attention
+  bool latent = false;  // multi-head latent attention
+  States states = States::none;
+  Block block = Block::usual;
+  bool tiled_heads = false;     // Recurrence::tiled
+  bool output_gate = false;     // attn_q has the rows of each head, and then those of its gate
+  bool rope_switch = false;     // rope.scaling.finetuned says whether it rotates at all
   bool sinks = false;           // attn_sinks
   float alibi = 0;              // the largest slope is 2^(-alibi / heads); attention.max_alibi_bias may say another
   bool experts = false;         // it may have them: expert_count decides, and which layers have a router

@@ -11,6 +11,7 @@
 #include "base/rope_frequencies.h"
 #include "model/architectures.h"
 #include "model/load_pooled.h"
+#include "model/load_states.h"
 #include "model/reader.h"
 
 namespace heddle::model {
@@ -35,14 +36,18 @@ class Loader {
     model_.context = options_.context ? options_.context : trained_;
     model_.width = read_.integer("embedding_length", {1, max_row});
     layers_ = read_.integer("block_count", {1, max_layers});
+    const uint32_t all = layers_;
     skip_predicting_layers();
-    heads_ = read_.per_layer("attention.head_count", layers_, {1, max_heads});
-    kv_heads_ = read_.per_layer("attention.head_count_kv", layers_, {1, max_heads}, heads_[0]);
-    inner_ = read_.per_layer("feed_forward_length", layers_, {0, max_row}, 0);
-    head_ = read_.integer("attention.key_length", {1, max_head}, model_.width / heads_[0]);
+    // Layers without attention have no heads.
+    const uint32_t fewest = arch_.states == States::none ? 1 : 0;
+    heads_ = read_.per_layer("attention.head_count", all, {fewest, max_heads});
+    kv_heads_ = read_.per_layer("attention.head_count_kv", all, {fewest, max_heads}, heads_[0]);
+    inner_ = read_.per_layer("feed_forward_length", all, {0, max_row}, 0);
+    head_ = read_.integer("attention.key_length", {1, max_head}, model_.width / std::max(1u, heads_[0]));
     value_head_ = read_.integer("attention.value_length", {1, max_head}, head_);
     // Phi-3.5-MoE has layer norms, and in files the key of the others.
     const bool rms = arch_.norm == Norm::Kind::rms || arch_.name == "phimoe";
+    if (arch_.block == Block::one) read_.ignore({"attention.layer_norm_epsilon"});  // of layers that guess
     epsilon_ = static_cast<float>(
         read_.number_from_0(rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"));
     // "rope.dimension_sections" splits positions of pictures; those of text are the same in all sections.
@@ -53,6 +58,7 @@ class Loader {
       read_.refuse("attention.causal",
                    causal_ ? "false: every token sees all others" : "true: no token sees later ones");
     clamp_qkv_ = static_cast<float>(read_.number_from_0("attention.clamp_kqv", 0));
+    states_.read_options(read_, arch_);
     read_pooling();
     pooled_.read_options(read_, arch_);
     read_activation();
@@ -75,7 +81,7 @@ class Loader {
     if (arch_.alibi != 0) alibi_ = read_.number_from_0("attention.max_alibi_bias", arch_.alibi);
     read_.finish_options();
     read_ends();
-    for (uint32_t i = 0; i < layers_; ++i) model_.layers.push_back(layer(i));
+    for (uint32_t i = 0; i < layers_; ++i) add_layers(i);
     read_.finish_tensors();
   }
 
@@ -101,7 +107,7 @@ class Loader {
       model_.type_embeddings = decoded(read_.matrix("token_types.weight", types, model_.width));
     }
     if (arch_.embedding_norm) model_.embedding_norm = norm("token_embd_norm", model_.width);
-    if (!arch_.residual_norms) model_.norm = norm("output_norm", model_.width);
+    if (!arch_.residual_norms) model_.norm = norm(std::string(arch_.output_norm), model_.width);
     pooled_.read(read_, model_, [&](const std::string& name, uint64_t size) { return norm(name, size); });
     // A reranker made of a language model has the rows of its head that it needs in the classifier.
     const bool ranks = model_.pooling == Pooling::rank && model_.classifier;
@@ -171,7 +177,10 @@ class Loader {
   }
 
   void read_ropes() {
-    if (arch_.rope == Rope::Style::none) return;
+    if (arch_.rope == Rope::Style::none) {
+      if (arch_.states != States::none) read_.ignore({"rope.freq_base", "rope.dimension_count"});
+      return;
+    }
     if (arch_.no_rope_period) rotated_layers_ = read_.booleans_per_layer("rope.rotated_layers", layers_);
     const uint32_t dimensions = read_.integer("rope.dimension_count", {2, head_}, head_);
     if (dimensions % 2) read_.refuse("rope.dimension_count", fmt::format("an even number up to the head's {}", head_));
@@ -221,6 +230,7 @@ class Loader {
     const double window_base =
         read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base > 1 ? arch_.window_rope_base : base);
     window_rope_ = arch_.window_rope_base != 0 ? make_rope(dimensions, window_base, {}, 1) : scaled(window_base);
+    if (arch_.rope_switch && !read_.boolean("rope.scaling.finetuned", true)) rope_ = window_rope_ = {};
   }
   Rope make_rope(uint32_t dimensions, double base, const RopeScaling& scaling, double magnitude) const {
     const RopeFrequencies found = rope_frequencies(dimensions, base, scaling);
@@ -233,7 +243,12 @@ class Loader {
     // Which layers have experts is seen by their routers.
     read_.ignore({"leading_dense_block_count", "interleave_moe_layer_step"});
     routing_ = arch_.routing;
-    if (!experts_) return;
+    if (!experts_) {
+      // files of dense models have them all the same
+      if (arch_.states != States::none) read_.ignore({"expert_used_count", "expert_shared_feed_forward_length"});
+      return;
+    }
+    if (arch_.block == Block::one) latent_experts_ = read_.integer("moe_latent_size", {0, max_row}, 0);
     routing_.used = read_.integer("expert_used_count", {1, experts_});
     expert_inner_ = read_.integer("expert_feed_forward_length", {1, max_row}, inner_[0]);
     const uint32_t shared = read_.integer("expert_shared_count", {0, max_experts}, arch_.shared_experts);
@@ -293,24 +308,47 @@ class Loader {
     return has == Has::always ? read_.vector(name + ".bias", size) : read_.vector_if(name + ".bias", size);
   }
 
-  Layer layer(uint32_t index) {
+  void add_layers(uint32_t index) {
     const std::string blk = fmt::format("blk.{}.", index);
     Layer to;
     to.parallel = parallel_ || (arch_.one_norm == Has::maybe && shares_norm(blk));
     to.residual_scale = residual_scale_;
-    to.sublayers.emplace_back(attention(blk, index));
-    if (experts_ && read_.has(blk + "ffn_gate_inp.weight"))
-      to.sublayers.emplace_back(mixture(blk));
-    else
-      to.sublayers.emplace_back(feed_forward(blk, index));
-    return to;
+    switch (arch_.block) {
+      case Block::usual:
+        to.sublayers.emplace_back(states_.has(read_, blk) ? state(blk) : attention(blk, index));
+        to.sublayers.emplace_back(mixture_or_feed_forward(blk, index));
+        break;
+      case Block::one:
+        if (states_.has(read_, blk))
+          to.sublayers.emplace_back(state(blk));
+        else if (inner_[index] != 0)
+          to.sublayers.emplace_back(mixture_or_feed_forward(blk, index));
+        else
+          to.sublayers.emplace_back(attention(blk, index));
+        break;
+      case Block::beside:
+        model_.layers.push_back({.sublayers = {attention(blk, index), state(blk)}, .parallel = true});
+        to.sublayers.emplace_back(feed_forward(blk, index));
+        break;
+      case Block::state:
+        to.sublayers.emplace_back(state(blk));
+    }
+    model_.layers.push_back(std::move(to));
+  }
+  Sublayer state(const std::string& blk) {
+    return states_.read(read_, blk, model_.width,
+                        [&](const std::string& name, uint64_t size) { return norm(name, size); });
+  }
+  Sublayer mixture_or_feed_forward(const std::string& blk, uint32_t index) {
+    if (experts_ && read_.has(blk + "ffn_gate_inp.weight")) return mixture(blk);
+    return feed_forward(blk, index);
   }
 
   Attention attention(const std::string& blk, uint32_t index) {
     Attention to;
     to.heads = heads_[index];
     to.kv_heads = kv_heads_[index];
-    if (to.heads % to.kv_heads)
+    if (to.kv_heads == 0 || to.heads == 0 || to.heads % to.kv_heads)
       read_.refuse("attention.head_count_kv",
                    fmt::format("in layer {} a divisor of the {} attention heads", index, to.heads));
     for (const auto& [key, size] : {std::pair{"attention.key_length", head_}, {"attention.value_length", value_head_}})
@@ -371,10 +409,10 @@ class Loader {
         to.v_bias.assign(b.begin() + long(q + k), b.end());
       }
     } else {
-      to.q = read_.matrix(blk + "attn_q.weight", q, width);
+      read_queries(to, blk);
       to.k = read_.matrix(blk + "attn_k.weight", k, width);
       to.v = read_.matrix(blk + "attn_v.weight", v, width);
-      to.q_bias = bias(arch_.qkv_bias, blk + "attn_q", q);
+      if (!arch_.output_gate) to.q_bias = bias(arch_.qkv_bias, blk + "attn_q", q);
       to.k_bias = bias(arch_.qkv_bias, blk + "attn_k", k);
       to.v_bias = bias(arch_.qkv_bias, blk + "attn_v", v);
     }
@@ -391,6 +429,20 @@ class Loader {
       to.q_norm = norm(blk + "attn_q_norm", arch_.wide_norm ? q : head_);
       to.k_norm = norm(blk + "attn_k_norm", arch_.wide_norm ? k : head_);
     }
+  }
+  void read_queries(Attention& to, const std::string& blk) {
+    const uint64_t rows = uint64_t(to.heads) * head_;
+    if (!arch_.output_gate) {
+      to.q = read_.matrix(blk + "attn_q.weight", rows, model_.width);
+      return;
+    }
+    std::vector<uint64_t> queries, gates;
+    for (uint64_t i = 0; i < rows; ++i) {
+      queries.push_back(i / head_ * 2 * head_ + i % head_);
+      gates.push_back(queries.back() + head_);
+    }
+    to.q = read_.gathered(blk + "attn_q.weight", 2 * rows, model_.width, queries);
+    to.gate = read_.gathered(blk + "attn_q.weight", 2 * rows, model_.width, gates);
   }
   Norm own_head_norm(const std::string& name, uint32_t heads) {
     Norm to{arch_.norm, decoded(read_.matrix(name + ".weight", heads, head_)), {}, epsilon_};
@@ -439,6 +491,9 @@ class Loader {
   }
   Norm ffn_norm(const std::string& blk) {
     if (!arch_.input_norms) return {};
+    // Falcon-H1's has no suffix.
+    if (read_.has(blk + "ffn_norm"))
+      return {Norm::Kind::rms, read_.vector(blk + "ffn_norm", model_.width), {}, epsilon_};
     return norm(shares_norm(blk) ? blk + "attn_norm" : ffn_norm_name(blk), model_.width);
   }
   Norm ffn_output_norm(const std::string& blk) {
@@ -454,16 +509,21 @@ class Loader {
     to.router_bias = read_.vector_if(blk + "ffn_gate_inp.bias", experts_);
     to.routing = routing_;
     to.routing.bias = read_.vector_if(blk + "exp_probs_b.bias", experts_);
-    to.gate = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, width);
-    to.up = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, width);
-    to.down = read_.experts(blk + "ffn_down_exps.weight", experts_, width, expert_inner_);
+    const uint64_t outer = latent_experts_ ? latent_experts_ : width;
+    if (arch_.gated) to.gate = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, outer);
+    to.up = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, outer);
+    to.down = read_.experts(blk + "ffn_down_exps.weight", experts_, outer, expert_inner_);
+    if (latent_experts_) {
+      to.latent_down = read_.matrix(blk + "ffn_latent_down.weight", outer, width);
+      to.latent_up = read_.matrix(blk + "ffn_latent_up.weight", width, outer);
+    }
     to.gate_bias = expert_bias(blk + "ffn_gate_exps.bias", expert_inner_);
     to.up_bias = expert_bias(blk + "ffn_up_exps.bias", expert_inner_);
     to.down_bias = expert_bias(blk + "ffn_down_exps.bias", width);
     if (shared_inner_) {
       FeedForward& shared = to.shared.emplace();
       shared.activation = activation_;
-      shared.gate = read_.matrix(blk + "ffn_gate_shexp.weight", shared_inner_, width);
+      if (arch_.gated) shared.gate = read_.matrix(blk + "ffn_gate_shexp.weight", shared_inner_, width);
       shared.up = read_.matrix(blk + "ffn_up_shexp.weight", shared_inner_, width);
       shared.down = read_.matrix(blk + "ffn_down_shexp.weight", width, shared_inner_);
       to.shared_router = read_.vector_if(blk + "ffn_gate_inp_shexp.weight", width);
@@ -509,13 +569,14 @@ class Loader {
   const LoadOptions& options_;
   Model& model_;
   uint32_t trained_ = 0, layers_ = 0, head_ = 0, value_head_ = 0;
-  uint32_t experts_ = 0, expert_inner_ = 0, shared_inner_ = 0, q_rank_ = 0, original_ = 0;
+  uint32_t experts_ = 0, expert_inner_ = 0, shared_inner_ = 0, latent_experts_ = 0, q_rank_ = 0, original_ = 0;
   std::vector<uint32_t> heads_, kv_heads_, inner_, windows_;
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
   double latent_scale_ = 1, alibi_ = 0;
   bool parallel_ = false, causal_ = true, has_windows_ = false;
   std::optional<std::vector<bool>> rotated_layers_;  // unset: as the architecture says
   PooledReader pooled_;
+  StateReader states_;
   Activation activation_ = Activation::silu;
   std::vector<Xielu> xielu_;  // of each layer
   Routing routing_;

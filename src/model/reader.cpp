@@ -4,12 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/error.h"
 
 namespace heddle::model {
 namespace {
+
+// Dimensions of 1 change nothing about where a value lies.
+std::vector<uint64_t> without_ones(std::vector<uint64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
+}
 
 std::string text_of(Range range) {
   return range.max == INT32_MAX ? fmt::format("a whole number from {} to 2^31 - 1", range.min)
@@ -141,9 +148,7 @@ uint32_t Reader::rows(const std::string& name) const {
 
 const formats::Tensor& Reader::tensor(const std::string& name, const std::vector<uint64_t>& shape) {
   const formats::Tensor& tensor = checkpoint_.tensor(name);
-  std::vector<uint64_t> found = tensor.shape;
-  while (found.size() > shape.size() && found.back() == 1) found.pop_back();
-  if (found != shape)
+  if (without_ones(tensor.shape) != without_ones(shape))
     throw Error("{}: tensor {}: expected the shape {}, found {}", checkpoint_.path.string(), name,
                 fmt::join(shape, " x "), fmt::join(tensor.shape, " x "));
   used_tensors_.insert(name);
@@ -159,6 +164,16 @@ std::span<const uint8_t> Reader::data(const formats::Tensor& tensor) {
 Matrix Reader::matrix(const std::string& name, uint64_t rows, uint64_t cols) {
   const formats::Tensor& found = tensor(name, {cols, rows});
   return {found.format, rows, cols, data(found)};
+}
+
+Matrix Reader::gathered(const std::string& name, uint64_t rows, uint64_t cols, std::span<const uint64_t> which) {
+  const Matrix whole = matrix(name, rows, cols);
+  Matrix some{whole.format, which.size(), cols, {}};
+  const size_t bytes = whole.row_bytes();
+  std::vector<uint8_t>& to = storage_.emplace_back(which.size() * bytes);
+  for (size_t i = 0; i < which.size(); ++i) std::memcpy(&to[i * bytes], &whole.data[which[i] * bytes], bytes);
+  some.data = to;
+  return some;
 }
 
 Experts Reader::experts(const std::string& name, uint64_t count, uint64_t rows, uint64_t cols) {

@@ -48,6 +48,8 @@ class Reader {
   bool has(std::string_view tensor) const { return checkpoint_.find(tensor) != nullptr; }
   // Tensors by name; an Error if there is none of that name or it has another shape.
   Matrix matrix(const std::string& name, uint64_t rows, uint64_t cols);
+  // Some rows of a matrix that has `rows` of them, copied into the order of `which`.
+  Matrix gathered(const std::string& name, uint64_t rows, uint64_t cols, std::span<const uint64_t> which);
   Experts experts(const std::string& name, uint64_t count, uint64_t rows, uint64_t cols);
   Vector vector(const std::string& name, uint64_t size);
   Vector vector_if(const std::string& name, uint64_t size) { return has(name) ? vector(name, size) : Vector(); }

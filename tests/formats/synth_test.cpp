@@ -46,6 +46,9 @@ TEST(Synth, ShapesHaveTheSizeOfTheirModels) {
                                                                  {"granite-3.1-2b", 2534},
                                                                  {"gpt-oss-20b", 20915},
                                                                  {"deepseek-v2-lite", 15706},
+                                                                 {"qwen3.6-35b-a3b", 34661},
+                                                                 {"granite-4.0-h-tiny", 6939},
+                                                                 {"lfm2-1.2b", 1170},
                                                                  {"bge-base", 109}};
   ASSERT_EQ(synth_shapes().size(), published.size());
   for (const auto& [name, millions] : published) {

@@ -8,9 +8,9 @@ namespace heddle::formats {
 namespace {
 
 TEST(Unsupported, IsFoundByArchitectureAndByClass) {
-  EXPECT_EQ(missing_for("mamba2"), "recurrent states (Mamba)");
-  EXPECT_EQ(missing_for("Mamba2ForCausalLM"), "recurrent states (Mamba)");
-  EXPECT_EQ(missing_for("Qwen3NextForCausalLM"), "recurrent states (gated delta net)");
+  EXPECT_EQ(missing_for("jamba"), "recurrent states (Mamba)");
+  EXPECT_EQ(missing_for("JambaForCausalLM"), "recurrent states (Mamba)");
+  EXPECT_EQ(missing_for("KimiLinearForCausalLM"), "recurrent states (delta attention)");
   EXPECT_EQ(missing_for("T5EncoderModel"), "relative positions (T5)");
   EXPECT_EQ(missing_for("FalconMambaForCausalLM"), "recurrent states (Mamba)");
   EXPECT_EQ(missing_for("SomethingElse"), "");

@@ -460,7 +460,8 @@ TEST_P(FakeGpuArchitectures, Run) {
   fixture.write(folder, fixture.config, quant::Format::f16);
   expect_runs(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
 }
-INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
+INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures,
+                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::names_of_text_models(), false)),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 }  // namespace

@@ -38,7 +38,8 @@ TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
   both.feed({{1, 1}, {0, 1}});
   both.feed({{1, 1}, {3, 14}, {0, 2}}, BesideReference::last);
 }
-INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures,
+                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::names_of_text_models(), false)),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Of one model of each class, all numbers of rows that matter: one row, two, three, five, nine, 17 and more than 64;
@@ -79,7 +80,8 @@ TEST_P(SlowPlansOfClasses, GiveThemDeterministically) {
   both.feed({{0, 1}});
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
 }
-INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfClasses, testing::ValuesIn(test::Fixture::one_of_each_class()),
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfClasses,
+                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), false)),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Two layers whose heads the fast kernels take: the first with q, k and v in one product, the second with norms of q

@@ -49,7 +49,8 @@ TEST_P(SlowSplitsOfArchitectures, GiveTheReferencesLogits) {
     both.feed({{2, 1}, {3, 9}, {1, 2}}, BesideReference::last);
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, SlowSplitsOfArchitectures, testing::ValuesIn(test::Fixture::one_of_each_class()),
+INSTANTIATE_TEST_SUITE_P(All, SlowSplitsOfArchitectures,
+                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), false)),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Feed-forwards and mixtures on the host, all attention on the GPU; they visit it for four rows or more.

@@ -11,6 +11,7 @@
 #include "tests/gpu/small_model.h"
 #include "tests/model/fixture.h"
 #include "tests/support/reference_models.h"
+#include "tests/support/refused.h"
 
 namespace heddle::gpu {
 namespace {
@@ -449,7 +450,20 @@ TEST_P(DescribeArchitectures, TheirTensorsAreAllThere) {
     expect_described(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
+INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures,
+                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::names_of_text_models(), false)),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
+class DescribeStates : public testing::TestWithParam<std::string> {};
+TEST_P(DescribeStates, AreRefusedByName) {
+  const test::Fixture fixture(GetParam());
+  const test::Folder folder;
+  fixture.write(folder, fixture.config);
+  const model::Model model = model::load(formats::open_checkpoint(folder.path()));
+  EXPECT_REFUSED(describe_weights(model), "not computed on the GPU");
+}
+INSTANTIATE_TEST_SUITE_P(All, DescribeStates,
+                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), true)),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 using test::HfArch;

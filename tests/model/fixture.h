@@ -68,6 +68,13 @@ class Fixture {
                   [](const std::string& name) { return text_of(name).find("\"text_config\"") != std::string::npos; });
     return all;
   }
+  // Only models with recurrent states, or only the others.
+  static std::vector<std::string> with_states(std::vector<std::string> all, bool with) {
+    std::erase_if(all, [&](const std::string& name) {
+      return (text_of(name).find("\n\"greedy\":") != std::string::npos) != with;
+    });
+    return all;
+  }
   // The first of each class of these.
   static std::vector<std::string> one_of_each_class() {
     std::vector<std::string> all = names_of_text_models();

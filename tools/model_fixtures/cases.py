@@ -1,5 +1,6 @@
 """The fixtures: which classes, with which options. Those with mixtures of experts are in mixture_cases.py."""
 from mixture_cases import add_mixtures
+from recurrent_cases import add_recurrent
 
 
 def cases():
@@ -286,6 +287,7 @@ def cases():
         **rope("yarn", factor=4.0, original_max_position_embeddings=16))
     add_mixtures(add, rope)
     add_text_parts(result, base, rope)
+    add_recurrent(result, {**base, "max_position_embeddings": 96}, rope)
     return result
 
 

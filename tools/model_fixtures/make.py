@@ -10,6 +10,7 @@ tests/model/fixture.h says again in C++. Every weight is exact in f32, f16 and b
   tensors    the shapes in model.safetensors
   context    to load it with; 0: its own
   ids, positions, logits    what goes in, and what comes out at some positions
+  greedy     of models with recurrent states: the 40 ids that follow, each the most likely one
 """
 import json
 import math
@@ -19,11 +20,13 @@ import sys
 import tempfile
 
 from cases import cases
+from recurrent_cases import RECURRENT
 
 IDS = [(37 * i * i + 11 * i + 5) % 67 for i in range(26)]
 POSITIONS = [0, 1, 6, 13, 19, 25]
 # to load it with, where its own is not meant
-CONTEXTS = {"phi3-longrope-short": 32, "bloom": 64, "bloom-untied": 64, "bloom-five-heads": 64, "deepseek2-heads": 64}
+CONTEXTS = {"mamba2": 96, "mamba2-groups": 96, "mamba2-limits": 96, "phi3-longrope-short": 32, "bloom": 64,
+            "bloom-untied": 64, "bloom-five-heads": 64, "deepseek2-heads": 64}
 PRECISE = {"gpt-oss-clamped"}  # in f64, where f32 is not enough
 # The first shift of the ids to try: with one before it, a value lies between two of a q8 cache, and backends round it
 # differently.
@@ -138,6 +141,29 @@ def rotate_windows_unscaled(model):
             layer.register_forward_pre_hook(unscaled, with_kwargs=True)
 
 
+def norm_each_group(model):
+    """Mamba-2 was trained with gated norms over each group, as mamba_ssm and llama.cpp have it."""
+    from transformers.models.nemotron_h.modeling_nemotron_h import Zamba2RMSNormGated
+    for layer in model.modules():
+        if hasattr(layer, "n_groups") and hasattr(layer, "A_log"):
+            grouped = Zamba2RMSNormGated(layer.intermediate_size, layer.intermediate_size // layer.n_groups,
+                                         layer.norm.variance_epsilon)
+            grouped.weight = layer.norm.weight
+            layer.norm = grouped
+
+
+def most_likely(logits_of, ids, count):
+    """The ids that follow, and by how much the closest of them was chosen."""
+    import torch
+    found, closest = [], math.inf
+    with torch.no_grad():
+        while len(found) < count:
+            best = logits_of(ids + found)[-1].topk(2)
+            closest = min(closest, float(best.values[0] - best.values[1]))
+            found.append(int(best.indices[0]))
+    return found, closest
+
+
 def choose_ids(name, logits_of):
     """Ids with which no expert is chosen by a hair, so that one that rounds chooses the same; and their logits."""
     import torch
@@ -175,7 +201,7 @@ def run_bailing(name, options):
     config = {**bailing.DEFAULTS, **options}
     shapes = bailing.shapes(config)
     tensors = {key: torch.tensor(weights(key, shape, 1)).reshape(shape) for key, shape in shapes.items()}
-    return config, shapes, *choose_ids(name, lambda ids: bailing.logits(config, tensors, ids))
+    return config, shapes, *choose_ids(name, lambda ids: bailing.logits(config, tensors, ids)), None
 
 
 def run(name, class_name, options, norms):
@@ -204,25 +230,34 @@ def run(name, class_name, options, norms):
         assert not any(report.values()), report
         if class_name == "Olmo3ForCausalLM":
             rotate_windows_unscaled(model)
+        if class_name.startswith(("Mamba2", "GraniteMoeHybrid")):
+            norm_each_group(model)
         model.eval()
-        ids, logits = choose_ids(name, lambda ids: model(torch.tensor([ids])).logits[0])
+        logits_of = lambda ids: model(torch.tensor([ids]), use_cache=False).logits[0]
+        ids, logits = choose_ids(name, logits_of)
+        greedy = None
+        if class_name.startswith(RECURRENT):
+            greedy, closest = most_likely(logits_of, ids, 40)
+            assert closest > 1e-4, closest
         saved = json.loads((pathlib.Path(folder) / "config.json").read_text())
         if theirs != class_name:
             saved = {**options, "architectures": [class_name], "rms_norm_eps": saved["rms_norm_eps"]}
-    return saved, shapes, ids, logits
+    return saved, shapes, ids, logits, greedy
 
 
 def make(name, class_name, options):
-    norms = 0 if class_name.startswith(("Gemma", "Nemotron")) else 1
+    norms = 0 if class_name.startswith(("Gemma", "NemotronFor", "Qwen3Next", "Qwen3_5")) else 1
     found = run_bailing(name, options) if "Bailing" in class_name else run(name, class_name, options, norms)
-    saved, shapes, ids, logits = found
+    saved, shapes, ids, logits, greedy = found
     text = saved.get("text_config", saved)
-    layers = text.get("num_hidden_layers", text.get("n_layer", text.get("n_layers")))
+    kinds = text.get("layers_block_type")
+    layers = len(kinds) if kinds else text.get("num_hidden_layers", text.get("n_layer", text.get("n_layers")))
     return {"config": saved, "layers": layers,
             "experts": len({found[1] for tensor in shapes if (found := re.search(r"experts\.(\d+)\.", tensor))}),
             "context": CONTEXTS.get(name, 0), "norms": norms, "tensors": patterns(shapes, layers), "ids": ids,
             "positions": POSITIONS,
-            "logits": [[float(f"{value:.7g}") for value in logits[at].tolist()] for at in POSITIONS]}
+            "logits": [[float(f"{value:.7g}") for value in logits[at].tolist()] for at in POSITIONS],
+            **({"greedy": greedy} if greedy else {})}
 
 
 def write_fixtures(usage, chosen, make_one, show):

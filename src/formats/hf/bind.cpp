@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
@@ -25,7 +26,7 @@ std::string described_name(const Description& description, std::string_view name
 
 // (1, n) and (n) are one shape.
 Shape without_ones(Shape shape) {
-  while (shape.size() > 1 && shape.back() == 1) shape.pop_back();
+  std::erase(shape, 1);
   return shape;
 }
 
@@ -49,6 +50,9 @@ Shape file_shape(const Wanted& wanted, const Change& change, bool stacked) {
   if (change.kind == Kind::k_of_qkv || change.kind == Kind::v_of_qkv) shape.back() *= change.queries + 2;
   if (is_part(change.kind)) shape[shared_dimension(shape)] *= 2;
   if (change.kind == Kind::top_half || change.kind == Kind::bottom_half) shape[1] *= 2;
+  if (change.kind == Kind::gather || (change.kind == Kind::decay && change.all)) shape.back() = change.all;
+  if (change.kind == Kind::gather_columns) shape[0] = change.all;
+  if (change.kind == Kind::flat) return {shape[0] * shape[1]};
   if (change.kind == Kind::latent_keys) return {shape[1], (shape[0] + change.other) * shape[2]};
   if (change.kind == Kind::latent_values) return {shape[0], (shape[1] + change.other) * shape[2]};
   if (wanted.rows) shape.back() = wanted.rows->all;
@@ -103,6 +107,12 @@ uint64_t source_row(const Change& change, const Shape& shape, uint64_t rows, uin
       const uint64_t size = shape[1];
       return row / size * (size + change.other) + change.other + row % size;
     }
+    case Kind::gather:
+      for (const Change::Run& run : change.runs) {
+        if (row < run.count) return run.first + row;
+        row -= run.count;
+      }
+      return row;
     default:
       return row;
   }
@@ -163,6 +173,55 @@ void plus_one(std::span<const uint8_t> from, quant::Format format, std::span<uin
   quant::decode(format, from.data(), values.size(), values.data());
   for (float& value : values) value += 1;
   std::memcpy(to.data(), values.data(), to.size());
+}
+
+// Some runs of the columns of rows that have `file_cols` of them.
+void copy_columns(std::span<const uint8_t> from, const Change& change, const Shape& shape, std::span<uint8_t> to) {
+  const uint64_t rows = shape[1], size = to.size() / (rows * shape[0]);
+  uint8_t* at = to.data();
+  for (uint64_t row = 0; row < rows; ++row)
+    for (const Change::Run& run : change.runs) {
+      std::memcpy(at, &from[(row * change.all + run.first) * size], run.count * size);
+      at += run.count * size;
+    }
+}
+
+void decay(std::span<const uint8_t> from, quant::Format format, const Change& change, std::span<uint8_t> to) {
+  std::vector<float> values(to.size() / sizeof(float)), given(change.all ? change.all : values.size());
+  quant::decode(format, from.data(), given.size(), given.data());
+  const Change order{.kind = Kind::gather, .runs = change.runs};
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(-std::exp(double(given[source_row(order, {}, values.size(), i)])));
+  std::memcpy(to.data(), values.data(), to.size());
+}
+
+void multiply_row(const std::vector<Change::Scale>& scales, uint64_t row, uint64_t cols, float* values) {
+  size_t i = 0;
+  for (; i + 1 < scales.size() && row >= scales[i].rows; ++i) row -= scales[i].rows;
+  for (uint64_t c = 0; c < cols; ++c) values[c] = static_cast<float>(values[c] * scales[i].by);
+}
+// A tensor with its rows multiplied, as f32: in the file's format they would be rounded once more.
+Tensor scaled(const Tensor& from, const std::vector<Change::Scale>& scales) {
+  Tensor result = from;
+  result.format = quant::Format::f32;
+  result.view = {};
+  result.exact = nullptr;
+  result.produce = [from, scales, cols = from.shape[0]](std::span<uint8_t> to) {
+    std::vector<uint8_t> scratch;
+    const std::span<const uint8_t> given = from.exact ? std::span<const uint8_t>() : from.data(scratch);
+    const size_t bytes = quant::row_bytes(from.format, cols), to_bytes = cols * sizeof(float);
+    parallel_for(from.rows(), 0, [&](size_t row) {
+      thread_local std::vector<float> values;
+      values.resize(cols);
+      if (from.exact)
+        from.exact(row, 1, values.data());
+      else
+        quant::decode(from.format, &given[row * bytes], cols, values.data());
+      multiply_row(scales, row, cols, values.data());
+      std::memcpy(&to[row * to_bytes], values.data(), to_bytes);
+    });
+  };
+  return result;
 }
 
 // The exact rows of a tensor whose row i is row `row_of(i)` of `from`.
@@ -340,7 +399,8 @@ class Binder {
     const Tensor* found = find(name, shape);
     if (!found) return result;
     result.source = found->source.empty() ? found->name : found->source;
-    const bool of_rows = change.kind != Kind::plus_one && !turned;
+    const bool of_rows =
+        change.kind != Kind::plus_one && change.kind != Kind::gather_columns && change.kind != Kind::decay && !turned;
     Tensor from = found->exact && (!of_rows || wanted.rows) ? as_bf16(*found) : *found;
     if (wanted.rows) from = some_rows(from, *wanted.rows, wanted.shape);
     result.format = from.format;
@@ -353,6 +413,7 @@ class Binder {
     }
     switch (change.kind) {
       case Kind::none:
+      case Kind::flat:
         result.view = from.view;
         result.produce = from.produce;
         result.exact = from.exact;
@@ -362,6 +423,19 @@ class Binder {
         result.produce = [from](std::span<uint8_t> to) {
           std::vector<uint8_t> scratch;
           plus_one(from.data(scratch), from.format, to);
+        };
+        break;
+      case Kind::decay:
+        result.format = quant::Format::f32;
+        result.produce = [from, change](std::span<uint8_t> to) {
+          std::vector<uint8_t> scratch;
+          decay(from.data(scratch), from.format, change, to);
+        };
+        break;
+      case Kind::gather_columns:
+        result.produce = [from, change, shape = wanted.shape](std::span<uint8_t> to) {
+          std::vector<uint8_t> scratch;
+          copy_columns(from.data(scratch), change, shape, to);
         };
         break;
       default:
@@ -374,7 +448,7 @@ class Binder {
             return source_row(change, shape, rows, row);
           });
     }
-    return result;
+    return change.scales.empty() ? result : scaled(result, change.scales);
   }
 
   Tensor stacked(const Wanted& wanted) {

@@ -64,7 +64,19 @@ Description describe_hunyuan_moe(Config& config);
 Description describe_bailing_moe2(Config& config);
 Description describe_phimoe(Config& config);
 Description describe_llama4(Config& config);
+// Recurrent states.
+Description describe_qwen3next(Config& config);
+Description describe_qwen35(Config& config);
+Description describe_qwen35moe(Config& config);
+Description describe_granite_hybrid(Config& config);
+Description describe_nemotron_h(Config& config);
+Description describe_falcon_h1(Config& config);
+Description describe_mamba2(Config& config);
+Description describe_lfm2(Config& config);
+Description describe_lfm2moe(Config& config);
 // The text of classes that see pictures.
+Description describe_qwen35_with_images(Config& config);
+Description describe_qwen35moe_with_images(Config& config);
 Description describe_llama4_with_images(Config& config);
 Description describe_qwen2vl(Config& config);
 Description describe_qwen3vl(Config& config);

@@ -229,6 +229,20 @@ std::string shown(const Json& value) {
 
 }  // namespace
 
+Json parse_config(std::string_view text, std::string_view where) {
+  constexpr std::string_view name = "Infinity";
+  std::string changed;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool begins = !in_text && text.substr(i).starts_with(name);
+    if (text[i] == '"') in_text = !in_text;
+    changed += begins ? std::string(R"({"__float__": "Infinity"})") : std::string(1, text[i]);
+    if (in_text && text[i] == '\\' && i + 1 < text.size()) changed += text[++i];
+    if (begins) i += name.size() - 1;
+  }
+  return parse_json(changed, where);
+}
+
 Config::Config(const Json& json, std::string where, Config* outer)
     : json_(&json), where_(std::move(where)), outer_(outer) {
   if (!json.is_object()) throw Error("{}: expected an object, found {}", where_, shown(json));

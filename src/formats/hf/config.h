@@ -13,6 +13,10 @@
 
 namespace heddle::formats::hf {
 
+// The text of a config.json. Python writes infinities as no JSON has them: they become {"__float__": "Infinity"}, which
+// is how newer versions of transformers write them.
+Json parse_config(std::string_view text, std::string_view where);
+
 class Config {
  public:
   // `json` must outlive it. `where` names the file, and the object in it, in errors. The warnings of an object within

@@ -1,7 +1,7 @@
 // What architectures share.
 #include "formats/hf/description.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -172,16 +172,22 @@ void add_ends(Description& to, const Sizes& sizes, Change norm, bool always_outp
   add_output(to, sizes, embedding, always_output);
 }
 
+std::vector<std::string> read_layer_types(Config& config, std::string_view key, uint64_t layers,
+                                          std::initializer_list<std::string_view> allowed) {
+  std::vector<std::string> types = config.strings(key);
+  if (!types.empty() && types.size() != layers) config.refuse(key, fmt::format("{} entries", layers));
+  for (const std::string& type : types)
+    if (std::find(allowed.begin(), allowed.end(), type) == allowed.end())
+      config.refuse(key, fmt::format("\"{}\" in each layer", fmt::join(allowed, "\" or \"")));
+  return types;
+}
+
 std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::vector<bool> usual) {
-  const std::vector<std::string> types = config.strings("layer_types");
+  const std::vector<std::string> types =
+      read_layer_types(config, "layer_types", sizes.layers, {"full_attention", "sliding_attention"});
   if (types.empty()) return usual;
-  if (types.size() != sizes.layers) config.refuse("layer_types", fmt::format("{} entries", sizes.layers));
   std::vector<bool> layers;
-  for (const std::string& type : types) {
-    if (type != "full_attention" && type != "sliding_attention")
-      config.refuse("layer_types", "\"full_attention\" or \"sliding_attention\" in each layer");
-    layers.push_back(type == "sliding_attention");
-  }
+  for (const std::string& type : types) layers.push_back(type == "sliding_attention");
   return layers;
 }
 

@@ -32,13 +32,30 @@ struct Change {
     odd,
     top_half,  // of the rows of a matrix
     bottom_half,
-    latent_keys,    // each head has the rows of its keys, which GGUF has transposed, and then those of its values
-    latent_values,  // the other rows
+    gather,          // some runs of the file's rows, one after the other
+    gather_columns,  // likewise of columns
+    decay,           // -e^x; the result is f32. Runs as in gather, where there are any
+    flat,            // the file has one dimension
+    latent_keys,     // each head has the rows of its keys, which GGUF has transposed, and then those of its values
+    latent_values,   // the other rows
   };
   Kind kind = Kind::none;
   uint64_t heads = 0;    // of interleave; of the others, heads of k
   uint64_t queries = 1;  // heads of q for each head of k
   uint64_t other = 0;    // of latent_keys and latent_values: how many rows of each head are not taken
+  // Of gather, gather_columns and decay: which rows or columns, of how many.
+  struct Run {
+    uint64_t first, count;
+  };
+  std::vector<Run> runs = {};
+  uint64_t all = 0;
+  // Rows are multiplied by a number: these many by the first, and so on, in the order of GGUF; the result is
+  // f32. Empty: none is.
+  struct Scale {
+    uint64_t rows;
+    double by;
+  };
+  std::vector<Scale> scales = {};
   // Stacks of matrices that some files have transposed: which it is, the shape says, and where both fit, this.
   enum class Lies : uint8_t { in_rows, rather_in_rows, rather_in_columns } lies = Lies::in_rows;
 };
@@ -123,6 +140,9 @@ void add_output(Description& to, const Sizes& sizes, const std::string& embeddin
 // token_embd, output_norm, output.
 void add_ends(Description& to, const Sizes& sizes, Change norm = {}, bool always_output = false);
 
+// layer_types, or what `key` is, of `layers` layers, each one of `allowed`; empty where config has none.
+std::vector<std::string> read_layer_types(Config& config, std::string_view key, uint64_t layers,
+                                          std::initializer_list<std::string_view> allowed);
 // Which layers have a sliding window: what layer_types says, or `usual`, one per layer, where config has none.
 std::vector<bool> read_window_layers(Config& config, const Sizes& sizes, std::vector<bool> usual);
 // True in every layer but each `period`th.

@@ -11,7 +11,7 @@
 namespace heddle::formats::hf {
 namespace {
 
-constexpr Change all_plus_one{Change::Kind::plus_one, 0};
+const Change all_plus_one{Change::Kind::plus_one, 0};
 
 // The usual period is not written: in GGUF it is part of the architecture.
 void put_window(Description& to, Config& config, const Sizes& sizes, uint64_t usual_period) {

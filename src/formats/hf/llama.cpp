@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "formats/hf/classes.h"
+#include "formats/hf/granite.h"
 
 namespace heddle::formats::hf {
 
@@ -103,10 +104,7 @@ Description describe_granite(Config& config) {
   const Sizes sizes = llama_sizes(config, {32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, false});
   if (sizes.head_dim * sizes.heads != sizes.hidden) config.refuse("head_dim", "hidden_size / num_attention_heads");
   Description to = llama_family(config, "granite", sizes, llama_biases(config), {});
-  to.set("attention.scale", config.number("attention_multiplier", 1));
-  to.set("embedding_scale", config.number("embedding_multiplier", 1));
-  to.set("residual_scale", config.number("residual_multiplier", 1));
-  to.set("logit_scale", config.number("logits_scaling", 1));
+  put_granite_scales(to, config);
   return to;
 }
 

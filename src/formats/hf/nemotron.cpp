@@ -8,7 +8,7 @@ Description describe_nemotron(Config& config) {
   const Sizes sizes = read_sizes(config, {256000, 6144, 24576, 32, 48, 0, 0, 4096, 1e-5, false});
   config.expect("hidden_act", {"relu2"}, "relu2");
   const bool attention_bias = config.boolean("attention_bias", false), mlp_bias = config.boolean("mlp_bias", false);
-  constexpr Change plus_one{Change::Kind::plus_one, 0};
+  const Change plus_one{Change::Kind::plus_one, 0};
 
   Description to("nemotron");
   put_sizes(to, sizes);

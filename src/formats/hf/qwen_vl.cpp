@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "formats/hf/classes.h"
+#include "formats/hf/qwen.h"
 
 namespace heddle::formats::hf {
-namespace {
 
-// The lengths of those three parts, which llama.cpp wants, and a fourth.
-void put_sections(Description& to, Config& config, const Json& text) {
+// The lengths of those three parts, and a fourth.
+void put_position_sections(Description& to, Config& config, const Json& text) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const auto rope = text.find(key);
     if (rope == text.end() || !rope->is_object() || !rope->contains("mrope_section")) continue;
@@ -24,8 +24,9 @@ void put_sections(Description& to, Config& config, const Json& text) {
   }
 }
 
+namespace {
+
 // text_config, or where there is none, as in older files, config.json itself. What only pictures need is left out.
-// `defaults` are those of the class that the class of its layers does not share.
 Json text_of(Config& config, const Json& whole, const Json& defaults) {
   const Json* inner = config.find("text_config");
   Json text = inner ? *inner : whole;
@@ -42,8 +43,10 @@ Json text_of(Config& config, const Json& whole, const Json& defaults) {
   return text;
 }
 
-Description text_part(Config& config, Description (*describe)(Config&), std::string_view architecture,
-                      const Json& defaults) {
+}  // namespace
+
+Description qwen_text_part(Config& config, Description (*describe)(Config&), std::string_view architecture,
+                           const Json& defaults) {
   const Json& whole = config.whole();
   const Json text = text_of(config, whole, defaults);
   Config inner(text, config.where() + (whole.contains("text_config") ? ": text_config" : ""), &config);
@@ -59,10 +62,12 @@ Description text_part(Config& config, Description (*describe)(Config&), std::str
   to.unneeded.push_back("visual.");
   to.text_only = true;
   to.prefixes = {{"model.language_model.", "model."}, {"language_model.", ""}};
-  put_sections(to, config, text);
+  put_position_sections(to, config, text);
   for (const auto& [key, value] : whole.items()) config.ignore({key});  // read as text, or of pictures
   return to;
 }
+
+namespace {
 
 // Pictures reach this many layers directly. Of text there is nothing to add.
 void put_deepstack(Description& to, const Json& whole) {
@@ -76,18 +81,18 @@ void put_deepstack(Description& to, const Json& whole) {
 }  // namespace
 
 Description describe_qwen2vl(Config& config) {
-  return text_part(config, describe_qwen2, "qwen2vl", {{"rope_theta", 1e6}, {"rms_norm_eps", 1e-5}});
+  return qwen_text_part(config, describe_qwen2, "qwen2vl", {{"rope_theta", 1e6}, {"rms_norm_eps", 1e-5}});
 }
 
 Description describe_qwen3vl(Config& config) {
-  Description to = text_part(config, describe_qwen3, "qwen3vl", {{"rope_theta", 500000.0}});
+  Description to = qwen_text_part(config, describe_qwen3, "qwen3vl", {{"rope_theta", 500000.0}});
   put_deepstack(to, config.whole());
   return to;
 }
 
 Description describe_qwen3vlmoe(Config& config) {
-  Description to = text_part(config, describe_qwen3moe, "qwen3vlmoe",
-                             {{"rope_theta", 500000.0}, {"norm_topk_prob", true}, {"tie_word_embeddings", true}});
+  Description to = qwen_text_part(config, describe_qwen3moe, "qwen3vlmoe",
+                                  {{"rope_theta", 500000.0}, {"norm_topk_prob", true}, {"tie_word_embeddings", true}});
   put_deepstack(to, config.whole());
   return to;
 }
