@@ -25,7 +25,7 @@ class ConvolutionWriter {
     const Pred inside = channel_ < k_.arg(&Args::channels);
     chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
     k_.when(k_.block_y() < k_.arg(&Args::run_count), [&] {
-      const LoadedRun run = load_run(k_, k_.arg(&Args::runs), k_.block_y());
+      const LoadedRun run = load_run(k_, k_.block_y());
       k_.when(inside, [&] { convolve(run); });
     });
     return k_.finish();

@@ -14,13 +14,14 @@ struct StateConvolution {
                                     summary = "a causal convolution of each channel, with a state per sequence",
                                     lowest_target = "sm_75";
   struct Args {
-    ptx::DevicePtr<float> y;         // (rows, y_stride)
-    ptx::DevicePtr<float> x;         // (rows, x_stride): channels, or three times as many
-    ptx::DevicePtr<float> weight;    // (channels, width), of the oldest input first
-    ptx::DevicePtr<float> bias;      // (channels); read with `bias`
-    ptx::DevicePtr<float> state;     // (slots, slot_stride): (width - 1, channels), the oldest input first
-    ptx::DevicePtr<uint32_t> runs;   // StateRun, 16-byte aligned
-    ptx::DevicePtr<uint32_t> order;  // the row of each entry
+    ptx::DevicePtr<float> y;             // (rows, y_stride)
+    ptx::DevicePtr<float> x;             // (rows, x_stride): channels, or three times as many
+    ptx::DevicePtr<float> weight;        // (channels, width), of the oldest input first
+    ptx::DevicePtr<float> bias;          // (channels); read with `bias`
+    ptx::DevicePtr<float> state;         // (slots, slot_stride): (width - 1, channels), the oldest input first
+    ptx::DevicePtr<uint32_t> runs;       // StateRun, 16-byte aligned
+    ptx::DevicePtr<uint32_t> order;      // the row of each entry
+    ptx::DevicePtr<uint32_t> positions;  // of each row; see load_run()
     uint64_t slot_stride;
     uint32_t run_count, channels;
     uint32_t x_stride, y_stride;

@@ -52,7 +52,7 @@ class RecurrenceWriter {
     const U32 key_heads = k_.arg(&Args::key_heads);
     key_head_ = select(k_.arg(&Args::tiled) != 0u, head_ % key_heads, head_ / (k_.arg(&Args::heads) / key_heads));
     chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-    k_.when(k_.block_y() < k_.arg(&Args::run_count), [&] { run(load_run(k_, k_.arg(&Args::runs), k_.block_y())); });
+    k_.when(k_.block_y() < k_.arg(&Args::run_count), [&] { run(load_run(k_, k_.block_y())); });
     return k_.finish();
   }
 

@@ -23,10 +23,11 @@ struct Recurrence {
     ptx::DevicePtr<float> mixed;                   // (rows, mixed_stride): queries, keys and values, at their places
     ptx::DevicePtr<float> steps, betas;            // (rows, steps_stride), a number for each head; betas of delta
     ptx::DevicePtr<float> step_bias, rates, skip;  // (heads); skip of ssd
-    ptx::DevicePtr<float> state;     // (slots, slot_stride): (heads, value, padded_key()), 16-byte aligned
-    ptx::DevicePtr<uint32_t> runs;   // StateRun, 16-byte aligned
-    ptx::DevicePtr<uint32_t> order;  // the row of each entry
-    uint64_t slot_stride;            // a multiple of 4
+    ptx::DevicePtr<float> state;         // (slots, slot_stride): (heads, value, padded_key()), 16-byte aligned
+    ptx::DevicePtr<uint32_t> runs;       // StateRun, 16-byte aligned
+    ptx::DevicePtr<uint32_t> order;      // the row of each entry
+    ptx::DevicePtr<uint32_t> positions;  // of each row; see load_run()
+    uint64_t slot_stride;                // a multiple of 4
     uint32_t run_count, heads, key_heads, value;
     uint32_t tiled;  // 1: head h has the key head h % key_heads; 0: neighbours share one
     uint32_t queries_at, keys_at, values_at;

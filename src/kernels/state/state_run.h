@@ -9,18 +9,21 @@ namespace heddle::kernels {
 struct StateRun {
   uint32_t begin, count;  // of its entries; not empty
   uint32_t slot;          // of its state
-  uint32_t fresh;         // 1: the state is empty, whatever the slot holds
+  uint32_t unused;
 };
 
-// The run of this block, read from (runs) StateRun.
+// The run of this block, of a kernel that has runs, order and positions among its arguments. The sequence begins with
+// an empty state, whatever its slot holds, if its first entry has position 0.
 struct LoadedRun {
   ptx::U32 begin, count, slot;
   ptx::Pred fresh;
 };
-inline LoadedRun load_run(ptx::Code& k, ptx::Global<uint32_t> runs, ptx::U32 run) {
-  auto v = load_vec<4>(runs + run * 4u);
+template <class Args>
+LoadedRun load_run(ptx::Builder<Args>& k, ptx::U32 run) {
+  auto v = load_vec<4>(k.arg(&Args::runs) + run * 4u);
   for (ptx::U32& each : v) each = k.assume_uniform(each);
-  return {v[0], v[1], v[2], v[3] != 0u};
+  const ptx::U32 first = load(k.arg(&Args::order) + v[0]);
+  return {v[0], v[1], v[2], k.assume_uniform(load(k.arg(&Args::positions) + first)) == 0u};
 }
 
 }  // namespace heddle::kernels

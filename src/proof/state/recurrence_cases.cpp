@@ -23,23 +23,26 @@ struct Runs {
     order.resize(rows);
     std::iota(order.begin(), order.end(), 0u);
     for (uint32_t i = rows; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    positions.resize(rows);
     std::vector<uint32_t> places(slots);
     std::iota(places.begin(), places.end(), 0u);
     for (uint32_t i = slots; i > 1; --i) std::swap(places[i - 1], places[random.below(i)]);
     uint32_t begin = 0;
     for (uint32_t i = 0; i < lengths.size(); ++i) {
-      all.push_back({begin, lengths[i], places[i], i % 2});
+      all.push_back({begin, lengths[i], places[i], 0});
+      fresh.push_back(i % 2);
+      for (uint32_t e = 0; e < lengths[i]; ++e) positions[order[begin + e]] = e + (i % 2 ? 0 : 5);
       begin += lengths[i];
     }
   }
   std::vector<uint32_t> words() const {
     std::vector<uint32_t> words;
-    for (const StateRun& run : all) words.insert(words.end(), {run.begin, run.count, run.slot, run.fresh});
+    for (const StateRun& run : all) words.insert(words.end(), {run.begin, run.count, run.slot, run.unused});
     return words;
   }
 
   std::vector<StateRun> all;
-  std::vector<uint32_t> order;
+  std::vector<uint32_t> order, positions, fresh;  // fresh: by run
   uint32_t slots, rows = 0;
 };
 
@@ -92,6 +95,7 @@ Case recurrence(Recurrence spec, HeadShape shape, std::vector<uint32_t> lengths)
                                 .state = m.put(states),
                                 .runs = m.put(runs.words()),
                                 .order = m.put(runs.order),
+                                .positions = m.put(runs.positions),
                                 .slot_stride = slot,
                                 .run_count = uint32_t(runs.all.size()),
                                 .heads = heads,
@@ -109,12 +113,14 @@ Case recurrence(Recurrence spec, HeadShape shape, std::vector<uint32_t> lengths)
     m.launch(spec, args);
     std::vector<double> want(size_t(runs.rows) * values), scales(want.size());
     std::vector<double> want_states(states.begin(), states.end()), state_scales(states.size(), 1e-30);
-    for (const StateRun& one : runs.all)
+    for (size_t number = 0; number < runs.all.size(); ++number)
       for (uint32_t h = 0; h < heads; ++h) {
+        const StateRun& one = runs.all[number];
+        const bool fresh = runs.fresh[number];
         const uint32_t kh = shape.tiled ? h % shape.key_heads : h / (heads / shape.key_heads);
         std::vector<double> state(size_t(value) * key);
         const uint64_t place = one.slot * slot + uint64_t(h) * value * padded;
-        for (uint32_t v = 0; v < value && !one.fresh; ++v)
+        for (uint32_t v = 0; v < value && !fresh; ++v)
           for (uint32_t i = 0; i < key; ++i) state[size_t(v) * key + i] = states[place + uint64_t(v) * padded + i];
         for (uint32_t e = 0; e < one.count; ++e) {
           const uint32_t row = runs.order[one.begin + e];
@@ -189,6 +195,7 @@ Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t>
                                       .state = m.put(states),
                                       .runs = m.put(runs.words()),
                                       .order = m.put(runs.order),
+                                      .positions = m.put(runs.positions),
                                       .slot_stride = slot,
                                       .run_count = uint32_t(runs.all.size()),
                                       .channels = channels,
@@ -197,11 +204,12 @@ Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t>
     m.launch(spec, args);
     std::vector<double> want(size_t(runs.rows) * channels), scales(want.size());
     std::vector<float> want_states = states;
-    for (const StateRun& one : runs.all)
+    for (size_t number = 0; number < runs.all.size(); ++number)
       for (uint32_t c = 0; c < channels; ++c) {
+        const StateRun& one = runs.all[number];
+        const bool fresh = runs.fresh[number];
         std::vector<float> last;
-        for (uint32_t i = 0; i + 1 < width; ++i)
-          last.push_back(one.fresh ? 0 : states[one.slot * slot + i * channels + c]);
+        for (uint32_t i = 0; i + 1 < width; ++i) last.push_back(fresh ? 0 : states[one.slot * slot + i * channels + c]);
         for (uint32_t e = 0; e < one.count; ++e) {
           const uint32_t row = runs.order[one.begin + e];
           const float* in = x.data() + size_t(row) * x_stride;
@@ -329,6 +337,7 @@ void add_recurrence_benches(std::vector<Bench>& all) {
                             .state = {},
                             .runs = m.put(runs),
                             .order = m.put(order),
+                            .positions = m.put(std::vector<uint32_t>(all_rows, 1)),
                             .slot_stride = uint64_t(values) * size,
                             .run_count = sequences,
                             .heads = heads,
