@@ -29,6 +29,7 @@ void Forward::attend(const DeviceAttention& attention) {
 
 // Rows that cluster_attention has all of are written as the product with the output matrix reads them.
 HalfForm Forward::attended_form(const DeviceAttention& attention) const {
+  if (attention.gate) return {};  // what the gate multiplies is f32
   if (paths_.attention(*attention.model, rows_).newest != rows_.count) return {};
   return path_->half_form(attention.output, attention.output_norm, rows_);
 }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "kernels/attention/prompt_attention.h"
 #include "kernels/sample/sample.h"
+#include "kernels/state/state_run.h"
 
 namespace heddle::gpu {
 
@@ -23,7 +24,8 @@ Memory memory_of(DeviceModel& described, const Model& model, const Limits& limit
                  const Options& options) {
   // the stage of the upload is freed before the cache is allocated
   const uint64_t work = sizes.bytes() + Visitors::bytes(described, options.visiting);
-  const uint64_t stage = described.largest_source(), kv = KvCache::bytes(model, limits);
+  const uint64_t stage = described.largest_source();
+  const uint64_t kv = KvCache::bytes(model, limits) + StateCache::bytes(model, limits);
   return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
 }
 
@@ -64,13 +66,18 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);
   work_.emplace(context_, sizes_);
   model::each_kv_cache(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
-  forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, tuning_, recorder_});
+  StateCache::each(model, [&](const model::Sublayer& sublayer) {
+    state_caches_.emplace_back(context_, sublayer, limits.state_slots);
+  });
+  forward_.emplace(
+      Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, state_caches_, tuning_, recorder_});
   if (options.preload) {
     if (options.on_assembling) options.on_assembling();
     load_kernels();
   }
   const size_t rows = sizes_.rows;
-  staging_.emplace(context_, rows * (8 * 16 + sizeof(kernels::PromptTile)) + rows * (sizes_.table_stride * 4ull + 16) +
+  staging_.emplace(context_, rows * (10 * 16 + sizeof(kernels::PromptTile) + sizeof(kernels::StateRun)) +
+                                 rows * (sizes_.table_stride * 4ull + 16) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +
                                  work_->biases.bytes() + sizes_.changed_at_once() * 16 + work_->masks.bytes() + 4096);
   picked_ = cuda::PinnedBuffer(
@@ -123,6 +130,10 @@ void Gpu::check_batch(const Batch& batch) const {
   for (size_t i = 0; i < rows; ++i)
     check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
           "a block for every position");
+  if (sizes_.states) {
+    check(batch.slots.size() == batch.blocks.size(), "a slot for every sequence");
+    for (uint32_t slot : batch.slots) check(slot < limits_.state_slots, "slots of states");
+  }
   check(batch.picking.empty() || batch.picking.size() == batch.outputs.size(), "a picking for every output, or none");
   for (const auto& picking : batch.picking) {
     if (!picking) continue;
@@ -298,6 +309,13 @@ void Gpu::copy_block(uint32_t from, uint32_t to) {
   if (from == to) return;
   run_stretch();
   for (const KvCache& cache : caches_) cache.copy_block(stream_, from, to);
+}
+
+void Gpu::copy_state(uint32_t from, uint32_t to) {
+  check(from < limits_.state_slots && to < limits_.state_slots, "slots of states");
+  if (from == to) return;
+  run_stretch();
+  for (const StateCache& states : state_caches_) states.copy(stream_, from, to);
 }
 
 // --- running what was recorded --------------------------------------------------------------------------------------

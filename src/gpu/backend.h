@@ -65,6 +65,7 @@ class Gpu : public model::Backend {
   uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : max_step_rows; }
   uint32_t max_followed_changes() const override { return sizes_.changed_at_once(); }
   void copy_block(uint32_t from, uint32_t to) override;
+  void copy_state(uint32_t from, uint32_t to) override;
   bool usable() const override { return !context_.lost(); }
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
@@ -147,6 +148,7 @@ class Gpu : public model::Backend {
   void send(const model::Batch& batch);  // sets rows_ and step_
   void send_turns(bool long_text);       // what attentions rotate by, if the batch before had others
   bool is_step(const model::Batch& batch, const Rows& rows) const;
+  uint32_t send_runs(const model::Batch& batch);
   void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
   // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
@@ -188,7 +190,8 @@ class Gpu : public model::Backend {
   DeviceModel weights_;
   std::optional<Visitors> visitors_;
   std::optional<Work> work_;
-  std::vector<KvCache> caches_;  // by DeviceAttention::cache
+  std::vector<KvCache> caches_;           // by DeviceAttention::cache
+  std::vector<StateCache> state_caches_;  // by DeviceRecurrence::state
   Recorder recorder_;
   std::optional<Forward> forward_;
   std::optional<Staging> staging_;

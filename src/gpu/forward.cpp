@@ -76,6 +76,8 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
   if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
   using Forms = std::optional<Path::Forms>;
   const auto ends = model::Overloaded{[](const DeviceMixture&) -> Forms { return {}; },
+                                      [](const DeviceRecurrence&) -> Forms { return {}; },
+                                      [](const DeviceShortConvolution&) -> Forms { return {}; },
                                       [&](const auto& sublayer) { return path_->late_forms(sublayer, rows_); }};
   return std::visit(ends, r_.weights.layers[next->layer].sublayers[next->sublayer]);
 }
@@ -142,7 +144,9 @@ void Forward::compute(const DeviceAttention& a) {
   if (a.latent) return compute_latent(a);
   r_.recorder.set_phase("qkv");
   path_->qkv(a, normed(a.norm), rows_);
+  if (a.gate) path_->store(a.gate, residual(a.norm), r_.work.gate.address(), r_.sizes.gate, rows_);
   attend(a);
+  if (a.gate) gate_attended(a);
 }
 
 void Forward::add(const DeviceAttention& a, float scale) {

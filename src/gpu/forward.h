@@ -46,9 +46,13 @@ class Forward {
   void compute(const DeviceAttention& a);
   void compute(const DeviceFeedForward& f);
   void compute(const DeviceMixture& m);
+  void compute(const DeviceRecurrence& r);
+  void compute(const DeviceShortConvolution& c);
   void add(const DeviceAttention& a, float scale);
   void add(const DeviceFeedForward& f, float scale);
   void add(const DeviceMixture& m, float scale);
+  void add(const DeviceRecurrence& r, float scale);
+  void add(const DeviceShortConvolution& c, float scale);
 
   Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, through a norm
   void route(const DeviceMixture& m);
@@ -60,6 +64,17 @@ class Forward {
   void grouped_product(const Spec& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots);
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
+
+  // Of sublayers with a state.
+  struct Convolved {
+    uint64_t y, x;
+    uint32_t y_stride, x_stride;
+    bool gates;
+  };
+  void convolve(const model::Convolution& c, const DeviceConvolution& weights, uint32_t state, const Convolved& rows);
+  template <class Args>
+  void set_runs(Args& args) const;
+  void gate_attended(const DeviceAttention& a);
 
   // Of latent attention: rows of a batch, and the prompt that they are if its latents become keys and values.
   struct LatentRows {

@@ -36,7 +36,14 @@ struct LayerKind {
     uint32_t used, experts;
     auto operator<=>(const RoutingKind&) const = default;
   };
+  struct StateKind {
+    model::Recurrence::Rule rule;
+    uint32_t key, width;
+    bool bias, norm, gate_first;
+    auto operator<=>(const StateKind&) const = default;
+  };
   bool parallel;
+  std::vector<StateKind> states;
   std::vector<size_t> sublayers;  // which alternative of the variant each is
   std::vector<model::Activation> activations;
   std::vector<RoutingKind> routings;
@@ -63,6 +70,12 @@ LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
       kind.activations.push_back(m->model->activation);
       kind.routings.push_back({r.score, !r.bias.empty(), r.groups_used < r.groups, r.groups_by_two,
                                r.weights_sum_to_one, r.scale != 1, r.weigh_input, r.used, m->down.count});
+    } else if (const auto* s = std::get_if<DeviceRecurrence>(&sublayer)) {
+      const model::Recurrence& r = *s->model;
+      kind.states.push_back({r.rule, r.key, r.convolution.width, !r.convolution.bias.empty(),
+                             r.gated_norm.kind != model::Norm::Kind::none, r.gate_first});
+    } else if (const auto* c = std::get_if<DeviceShortConvolution>(&sublayer)) {
+      kind.states.push_back({{}, 0, c->model->convolution.width, !c->model->convolution.bias.empty(), false, false});
     }
   }
   for (const DeviceNorm* norm : layer.norms()) kind.norms.push_back({norm->kind, !norm->bias.empty()});

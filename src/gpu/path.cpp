@@ -270,7 +270,7 @@ bool can_be_late(const DeviceNorm& norm) { return norm.kind == model::Norm::Kind
 }  // namespace
 
 std::optional<Path::Forms> Path::late_forms(const DeviceAttention& attention, const Rows& rows) const {
-  if (!can_be_late(attention.norm) || !(attention.joined_qkv || attention.stacked_qkv)) return {};
+  if (!can_be_late(attention.norm) || !(attention.joined_qkv || attention.stacked_qkv) || attention.gate) return {};
   const Output out{.kind = attention.joined_qkv ? Product::qkv : Product::store};
   Forms forms;
   for (size_t i = 0; i < attention.qkv.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include "gpu/kv_cache.h"
 #include "gpu/recorder.h"
+#include "gpu/state_cache.h"
 #include "gpu/tuning.h"
 #include "gpu/work.h"
 #include "kernels/product/product.h"
@@ -31,6 +32,7 @@ struct Rows {
   uint32_t tiles = 0;               // of prompts; the first `single` tiles are the single rows
   std::vector<uint32_t> sequences;  // of each row; empty with row_tables
   std::vector<LongPrompt> prompts;  // of min_expanded_rows and more; none with row_tables
+  uint32_t runs = 0;                // sequences with rows; of models with recurrent states
 };
 
 // Everything that a launch is recorded from. All of it lives as long as the backend.
@@ -41,7 +43,8 @@ struct Resources {
   const DeviceModel& weights;
   const WorkSizes& sizes;
   const Work& work;
-  const std::vector<KvCache>& caches;  // by DeviceAttention::cache
+  const std::vector<KvCache>& caches;     // by DeviceAttention::cache
+  const std::vector<StateCache>& states;  // by DeviceRecurrence::state
   Tuning& tuning;
   Recorder& recorder;
 

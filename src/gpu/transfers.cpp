@@ -7,6 +7,7 @@
 #include "gpu/backend.h"
 #include "kernels/attention/prompt_attention.h"
 #include "kernels/sample/sample.h"
+#include "kernels/state/state_run.h"
 
 namespace heddle::gpu {
 
@@ -92,6 +93,7 @@ void Gpu::send(const Batch& batch) {
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
   to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
   if (both_directions_) send_text_lengths(batch, tiles);
+  if (sizes_.states) rows.runs = send_runs(batch);
   send_tables(batch, rows, step_);
   rows_ = rows;
   if (step_) {
@@ -106,6 +108,26 @@ void Gpu::send(const Batch& batch) {
     rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest};
   }
   to.end(stream_);
+}
+
+// The rows of each sequence, which follow each other. Returns how many sequences have some.
+uint32_t Gpu::send_runs(const Batch& batch) {
+  std::vector<std::vector<uint32_t>> rows_of(batch.blocks.size());
+  std::vector<uint32_t> first, order;  // sequences, in the order of their first rows
+  for (uint32_t i = 0; i < batch.tokens.size(); ++i) {
+    std::vector<uint32_t>& rows = rows_of[batch.sequences[i]];
+    if (rows.empty()) first.push_back(batch.sequences[i]);
+    rows.push_back(i);
+  }
+  std::vector<kernels::StateRun> runs;
+  for (uint32_t sequence : first) {
+    const std::vector<uint32_t>& rows = rows_of[sequence];
+    runs.push_back({uint32_t(order.size()), uint32_t(rows.size()), batch.slots[sequence], 0});
+    order.insert(order.end(), rows.begin(), rows.end());
+  }
+  staging_->send<kernels::StateRun>(stream_, work_->runs.address(), runs);
+  staging_->send<uint32_t>(stream_, work_->order.address(), order);
+  return uint32_t(runs.size());
 }
 
 // A row that sees both directions sees all rows of its sequence.

@@ -58,6 +58,11 @@ class Uploader {
     return vector<f16>(all);
   }
 
+  void convolution(const model::Convolution& from, DeviceConvolution& to) {
+    to.weight = vector<float>(from.weight);
+    if (!from.bias.empty()) to.bias = vector<float>(from.bias);
+  }
+
   void norm(DeviceNorm& n) {
     if (!n) return;
     n.device_weight = vector<float>(n.weight);
@@ -113,6 +118,14 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
         a->latent->v_up = up.halves(a->model->latent->v_up.all);
       } else if (auto* m = std::get_if<DeviceMixture>(&sublayer); m && !m->model->routing.bias.empty()) {
         m->choice_bias = up.vector(m->model->routing.bias);
+      } else if (auto* r = std::get_if<DeviceRecurrence>(&sublayer)) {
+        up.convolution(r->model->convolution, r->convolution);
+        r->step_bias = up.vector(r->model->step_bias);
+        r->rates = up.vector(r->model->rates);
+        if (!r->model->skip.empty()) r->skip = up.vector(r->model->skip);
+        if (!r->model->gated_norm.weight.empty()) r->gated_norm = up.vector(r->model->gated_norm.weight);
+      } else if (auto* c = std::get_if<DeviceShortConvolution>(&sublayer)) {
+        up.convolution(c->model->convolution, c->convolution);
       }
   stream.synchronize();  // before the pinned slots and the stage are freed
   model.owned.clear();

@@ -145,7 +145,6 @@ uint64_t latent_bytes(const model::Attention& a) {  // of k_up and v_up
 }
 
 DeviceAttention describe(const model::Attention& a, DeviceModel&, uint32_t width) {
-  if (a.gate) throw Error("attention with a gate: it is not computed on the GPU; run the model on the CPU");
   constexpr uint32_t max_head = 512;  // of AnyAttention
   if (!a.latent && std::max(a.head, a.value_head) > max_head)
     throw Error("heads of {} and {} values, expected at most {} on the GPU", a.head, a.value_head, max_head);
@@ -155,6 +154,7 @@ DeviceAttention describe(const model::Attention& a, DeviceModel&, uint32_t width
   to.output_norm = norm_of(a.output_norm, width);
   to.residual_norm = norm_of(a.residual_norm, width);
   a.latent ? describe_latent(a, to) : describe_qkv(a, to);
+  if (a.gate) to.gate = plain(a.gate);
   to.output = plain(a.output, a.output_bias);
   return to;
 }
@@ -179,11 +179,53 @@ DeviceFeedForward describe(const model::FeedForward& f, DeviceModel&, uint32_t w
   return to;
 }
 
-[[noreturn]] DeviceAttention describe(const model::Recurrence&, DeviceModel&, uint32_t) {
-  throw Error("heads with a recurrent state: they are not computed on the GPU; run the model on the CPU");
+void expect_possible(const model::Convolution& c) {
+  if (c.width < 2 || c.width > 8) throw Error("a convolution of {} inputs, expected 2 to 8 on the GPU", c.width);
 }
-[[noreturn]] DeviceAttention describe(const model::ShortConvolution&, DeviceModel&, uint32_t) {
-  throw Error("short convolutions: they are not computed on the GPU; run the model on the CPU");
+
+template <class Device, class Kind>
+Device with_norms(const Kind& from, uint32_t width) {
+  Device to;
+  to.model = &from;
+  to.norm = norm_of(from.norm, width);
+  to.output_norm = norm_of(from.output_norm, width);
+  to.residual_norm = norm_of(from.residual_norm, width);
+  to.output = plain(from.output);
+  return to;
+}
+
+DeviceRecurrence describe(const model::Recurrence& r, DeviceModel&, uint32_t width) {
+  expect_possible(r.convolution);
+  constexpr uint32_t max_key = 256;  // of kernels::Recurrence
+  if (r.key > max_key) throw Error("states of {} keys, expected at most {} on the GPU", r.key, max_key);
+  auto to = with_norms<DeviceRecurrence>(r, width);
+  std::vector<Matrix> same;  // that become one
+  uint32_t place = 0;
+  const auto end_same = [&] {
+    if (same.empty()) return;
+    uint32_t rows = 0;
+    for (const Matrix& m : same) rows += uint32_t(m.rows);
+    std::vector<uint32_t> places(rows);
+    std::iota(places.begin(), places.end(), 0u);
+    to.in.push_back(same.size() == 1 ? plain(same[0]) : joined(same, places));
+    to.in.back().first_place = place;
+    place += rows;
+    same.clear();
+  };
+  for (const Matrix* m : {&r.mixed, &r.gate, &r.steps, &r.betas}) {
+    if (!*m) continue;
+    if (!same.empty() && same[0].format != m->format) end_same();
+    same.push_back(*m);
+  }
+  end_same();
+  return to;
+}
+
+DeviceShortConvolution describe(const model::ShortConvolution& c, DeviceModel&, uint32_t width) {
+  expect_possible(c.convolution);
+  auto to = with_norms<DeviceShortConvolution>(c, width);
+  to.in = plain(c.in);
+  return to;
 }
 
 DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
@@ -248,6 +290,7 @@ DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) 
 void append(std::vector<Weights*>& list, DeviceAttention& a) {
   for (Weights& w : a.qkv) list.push_back(&w);
   if (a.latent && a.latent->q_up) list.push_back(&a.latent->q_up);
+  if (a.gate) list.push_back(&a.gate);
   list.push_back(&a.output);
 }
 void append(std::vector<Weights*>& list, DeviceFeedForward& f) {
@@ -259,6 +302,23 @@ void append(std::vector<Weights*>& list, DeviceMixture& m) {
   list.push_back(&m.router);
   for (Weights& w : m.in) list.push_back(&w);
   list.push_back(&m.down);
+}
+void append(std::vector<Weights*>& list, DeviceRecurrence& r) {
+  for (Weights& w : r.in) list.push_back(&w);
+  list.push_back(&r.output);
+}
+void append(std::vector<Weights*>& list, DeviceShortConvolution& c) { list.insert(list.end(), {&c.in, &c.output}); }
+
+// Values of the vectors of a sublayer with a state.
+uint64_t vector_values(const model::Convolution& c) { return c.weight.size() + c.bias.size(); }
+uint64_t state_vector_bytes(const DeviceSublayer& sublayer) {
+  if (const auto* c = std::get_if<DeviceShortConvolution>(&sublayer)) return vector_values(c->model->convolution) * 4;
+  const auto* r = std::get_if<DeviceRecurrence>(&sublayer);
+  if (!r) return 0;
+  const model::Recurrence& m = *r->model;
+  return (vector_values(m.convolution) + m.step_bias.size() + m.rates.size() + m.skip.size() +
+          m.gated_norm.weight.size()) *
+         4;
 }
 
 }  // namespace
@@ -306,7 +366,10 @@ uint64_t DeviceModel::bytes() {
       total += (w->visiting ? 0 : allocated(w->bytes())) + 4 * std::max<uint64_t>(w->shape.rows, w->bias.size());
   for (const DeviceLayer& layer : layers)
     for (const DeviceSublayer& sublayer : layer.sublayers)
-      if (const auto* a = std::get_if<DeviceAttention>(&sublayer)) total += latent_bytes(*a->model);
+      if (const auto* a = std::get_if<DeviceAttention>(&sublayer))
+        total += latent_bytes(*a->model);
+      else
+        total += state_vector_bytes(sublayer);
   return total;
 }
 
@@ -330,11 +393,14 @@ DeviceModel describe_weights(const model::Model& model, const std::vector<Visiti
                            {reinterpret_cast<const uint8_t*>(types.data()), types.size() * sizeof(float)}});
   const std::vector<uint32_t> caches = model::kv_cache_numbers(model);
   auto cache = caches.begin();
+  uint32_t states = 0;
   for (const model::Layer& layer : model.layers) {
     DeviceLayer& to = d.layers.emplace_back();
     for (const model::Sublayer& sublayer : layer.sublayers) {
       std::visit([&](const auto& kind) { to.sublayers.emplace_back(describe(kind, d, model.width)); }, sublayer);
       if (auto* attention = std::get_if<DeviceAttention>(&to.sublayers.back())) attention->cache = *cache++;
+      if (auto* r = std::get_if<DeviceRecurrence>(&to.sublayers.back())) r->state = states++;
+      if (auto* c = std::get_if<DeviceShortConvolution>(&to.sublayers.back())) c->state = states++;
     }
   }
   for (const VisitingSublayer& place : visiting) {

@@ -79,6 +79,7 @@ struct DeviceAttention {
   cuda::Buffer short_turns, long_turns;
   std::optional<DeviceLatent> latent;  // qkv is (q or q_down, kv_down): one matrix, stacked, or two
   cuda::Buffer sinks, slopes;          // as the model has them
+  Weights gate;                        // of the output; absent: there is none
   Weights output;
 };
 struct DeviceFeedForward {
@@ -102,7 +103,30 @@ struct DeviceMixture {
   // What one expert may expect of a batch.
   uint32_t rows_of_expert(uint32_t rows) const { return (rows * model->routing.used + down.count - 1) / down.count; }
 };
-using DeviceSublayer = std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture>;
+struct DeviceConvolution {
+  cuda::Buffer weight, bias;  // as the model has them
+};
+// What the matrices `in` leave of a row lies behind each other: mixed, gate, steps, betas. Neighbours of one format are
+// one matrix.
+struct DeviceRecurrence {
+  const model::Recurrence* model = nullptr;
+  uint32_t state = 0;  // its number among those of the model
+  DeviceNorm norm, output_norm, residual_norm;
+  std::vector<Weights> in;
+  DeviceConvolution convolution;
+  cuda::Buffer step_bias, rates, skip, gated_norm;  // as the model has them
+  Weights output;
+};
+struct DeviceShortConvolution {
+  const model::ShortConvolution* model = nullptr;
+  uint32_t state = 0;
+  DeviceNorm norm, output_norm, residual_norm;
+  Weights in;
+  DeviceConvolution convolution;
+  Weights output;
+};
+using DeviceSublayer =
+    std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture, DeviceRecurrence, DeviceShortConvolution>;
 
 struct DeviceLayer {
   std::vector<DeviceSublayer> sublayers;

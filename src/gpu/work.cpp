@@ -10,6 +10,7 @@
 #include "kernels/product/product.h"
 #include "kernels/product/tile.h"
 #include "kernels/sample/sample.h"
+#include "kernels/state/state_run.h"
 
 namespace heddle::gpu {
 
@@ -68,6 +69,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     qkv = std::max(qkv, stride_of(qkv_rows));
     q = std::max(q, stride_of(a.q.rows));
     attended = std::max(attended, stride_of(uint64_t(a.heads) * a.value_head));
+    if (a.gate) gate = std::max(gate, stride_of(a.gate.rows));
     fit_cols(a.output.cols);
     // A grid that merges has at most one block per SM, whatever shape a search has found. Its partial results are
     // largest when no two blocks share a head.
@@ -88,10 +90,22 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     }
     if (m.shared) fit_feed_forward(*m.shared);
   };
+  const auto fit_state = [&](uint64_t inputs, uint64_t channels, uint64_t results) {
+    states = true;
+    mixed = std::max(mixed, stride_of(inputs));
+    convolved = std::max(convolved, stride_of(channels));
+    recurred = std::max(recurred, stride_of(results));
+    fit_cols(results);
+  };
+  const auto fit_recurrence = [&](const model::Recurrence& r) {
+    fit_state(r.mixed.rows + r.gate.rows + r.steps.rows + r.betas.rows, r.convolution.channels(), r.values());
+  };
+  const auto fit_short_convolution = [&](const model::ShortConvolution& c) {
+    fit_state(c.in.rows, 0, c.convolution.channels());
+  };
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
-      std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture,
-                                   [](const auto&) { check(false, "a sublayer that the GPU computes"); }},
+      std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture, fit_recurrence, fit_short_convolution},
                  sublayer);
   width = stride_of(model.width);
   for (const model::Layer& layer : model.layers) late_norms += uint32_t(layer.sublayers.size());
@@ -147,6 +161,12 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::raised, rows * s.raised * f);
   allocate(&W::expanded, s.expanded);
   allocate(&W::first_page, s.expanded ? 4 : 0);
+  allocate(&W::mixed, rows * s.mixed * f);
+  allocate(&W::convolved, rows * s.convolved * f);
+  allocate(&W::recurred, rows * s.recurred * f);
+  allocate(&W::gate, rows * s.gate * f);
+  allocate(&W::runs, s.states ? rows * sizeof(kernels::StateRun) : 0);
+  allocate(&W::order, s.states ? rows * 4 : 0);
   for (auto list : {&W::tokens, &W::positions, &W::types, &W::lengths, &W::sequences, &W::outputs})
     allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);

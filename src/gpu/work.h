@@ -60,6 +60,9 @@ struct WorkSizes {
   uint64_t partial = 0, arrived = 0;           // of attention
   uint32_t latent_q = 0, latent_ranges = 0, raised = 0;  // of latent attention: strides; ranges of all rows
   uint64_t expanded = 0;                                 // of long prompts' latents, in bytes
+  uint32_t mixed = 0, convolved = 0, recurred = 0;       // of sublayers with a state: strides; mixed: all they read
+  uint32_t gate = 0;                                     // of attention's output: stride
+  bool states = false;                                   // there are such sublayers
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
   uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
@@ -90,6 +93,9 @@ struct Work {
   cuda::Buffer latent_q, latent_sums, raised;  // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
                                                // (rows, raised), its result
   cuda::Buffer expanded, first_page;           // f16: keys (heads, positions, head), then values; i32: a table of 0
+  cuda::Buffer mixed, convolved, recurred;     // of sublayers with a state: (rows, the size of that name)
+  cuda::Buffer gate;                           // (rows, gate)
+  cuda::Buffer runs, order;                    // (rows) StateRun, (rows) u32
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
   cuda::Buffer table;                                           // (rows, table_stride) u32
   cuda::Buffer tiles;                                           // (rows) PromptTile

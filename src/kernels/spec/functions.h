@@ -101,15 +101,17 @@ enum Activations : uint32_t {
   act_relu_squared,
   act_clamped_swiglu,  // x sigmoid(1.702 x) with x up to 7; as a gate times 1 + up, which is between -7 and 7
   act_xielu,           // x (positive x + beta) above 0, else negative (e^min(x, epsilon) - 1 - x) + beta x
+  act_sigmoid,         // 1 / (1 + e^-x)
 };
 inline Allowed activations() {
-  return named({"silu", "gelu_erf", "gelu_tanh", "relu_squared", "clamped_swiglu", "xielu"});
+  return named({"silu", "gelu_erf", "gelu_tanh", "relu_squared", "clamped_swiglu", "xielu", "sigmoid"});
 }
 
 // All but xielu, which has parameters.
 inline ptx::F32 activate(uint32_t which, ptx::F32 x) {
   if (which == act_gelu_erf) return x * normal_below(x);
   if (which == act_silu) return x * sigmoid(x);
+  if (which == act_sigmoid) return sigmoid(x);
   if (which == act_relu_squared) return select(!(x < 0.0f), x, 0.0f) * x;  // NaN stays NaN
   if (which == act_clamped_swiglu) {
     x = select(!(x > 7.0f), x, 7.0f);

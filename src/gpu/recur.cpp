@@ -1,0 +1,128 @@
+// Sublayers with a recurrent state: products, the convolution, the states of heads, and the gated norm.
+#include "gpu/forward.h"
+#include "kernels/layer/elementwise.h"
+#include "kernels/state/convolution.h"
+#include "kernels/state/recurrence.h"
+
+namespace heddle::gpu {
+
+template <class Args>
+void Forward::set_runs(Args& args) const {
+  args.runs = {r_.work.runs.address()};
+  args.order = {r_.work.order.address()};
+  args.positions = {r_.work.positions.address()};
+  args.run_count = rows_.each_own ? rows_.count : rows_.runs;
+}
+
+void Forward::convolve(const model::Convolution& c, const DeviceConvolution& weights, uint32_t state,
+                       const Convolved& rows) {
+  const StateCache& cache = r_.states[state];
+  kernels::StateConvolution::Args args{.y = {rows.y},
+                                       .x = {rows.x},
+                                       .weight = {weights.weight.address()},
+                                       .bias = {weights.bias.address()},
+                                       .state = {cache.inputs()},
+                                       .slot_stride = cache.input_stride(),
+                                       .channels = uint32_t(c.channels()),
+                                       .x_stride = rows.x_stride,
+                                       .y_stride = rows.y_stride};
+  set_runs(args);
+  const kernels::StateConvolution spec{
+      .width = c.width, .bias = !c.bias.empty(), .gates = rows.gates, .ahead = rows_.each_own ? 1u : 8u};
+  r_.recorder.launch(spec, args);
+}
+
+void Forward::compute(const DeviceRecurrence& r) {
+  const model::Recurrence& m = *r.model;
+  r_.recorder.set_phase("recur");
+  const Input in = normed(r.norm);
+  const uint64_t mixed = r_.work.mixed.address();
+  const uint32_t stride = r_.sizes.mixed;
+  for (const Weights& w : r.in) path_->store(w, in, mixed + w.first_place * 4ull, stride, rows_);
+  convolve(m.convolution, r.convolution, r.state,
+           {.y = r_.work.convolved.address(),
+            .x = mixed,
+            .y_stride = r_.sizes.convolved,
+            .x_stride = stride,
+            .gates = false});
+  const uint64_t gate = mixed + m.mixed.rows * 4, steps = gate + m.gate.rows * 4, betas = steps + m.steps.rows * 4;
+  const StateCache& cache = r_.states[r.state];
+  kernels::Recurrence::Args args{.y = {r_.work.recurred.address()},
+                                 .mixed = {r_.work.convolved.address()},
+                                 .steps = {steps},
+                                 .betas = {betas},
+                                 .step_bias = {r.step_bias.address()},
+                                 .rates = {r.rates.address()},
+                                 .skip = {r.skip.address()},
+                                 .state = {cache.heads()},
+                                 .slot_stride = cache.head_stride(),
+                                 .heads = m.heads,
+                                 .key_heads = m.key_heads,
+                                 .value = m.value,
+                                 .tiled = m.tiled,
+                                 .queries_at = uint32_t(m.queries_at()),
+                                 .keys_at = uint32_t(m.keys_at()),
+                                 .values_at = uint32_t(m.values_at()),
+                                 .mixed_stride = r_.sizes.convolved,
+                                 .steps_stride = stride,
+                                 .y_stride = r_.sizes.recurred,
+                                 .min_step = m.min_step,
+                                 .max_step = m.max_step};
+  set_runs(args);
+  const bool delta = m.rule == model::Recurrence::Rule::delta;
+  r_.recorder.launch(
+      kernels::Recurrence{
+          .key = m.key, .rule = delta ? kernels::rule_delta : kernels::rule_ssd, .tile = rows_.each_own ? 1u : 16u},
+      args);
+  const bool norm = m.gated_norm.kind != model::Norm::Kind::none;
+  const uint32_t size = norm ? m.norm_size : uint32_t(m.values());
+  r_.recorder.launch(kernels::GatedNorm{.norm = norm, .gate_first = m.gate_first},
+                     {.y = args.y,
+                      .x = args.y,
+                      .gate = {gate},
+                      .weight = {r.gated_norm.address()},
+                      .rows = rows_.count,
+                      .groups = uint32_t(m.values() / size),
+                      .size = size,
+                      .stride = r_.sizes.recurred,
+                      .gate_stride = stride,
+                      .epsilon = m.gated_norm.epsilon});
+}
+
+void Forward::compute(const DeviceShortConvolution& c) {
+  r_.recorder.set_phase("convolve");
+  path_->store(c.in, normed(c.norm), r_.work.mixed.address(), r_.sizes.mixed, rows_);
+  convolve(c.model->convolution, c.convolution, c.state,
+           {.y = r_.work.recurred.address(),
+            .x = r_.work.mixed.address(),
+            .y_stride = r_.sizes.recurred,
+            .x_stride = r_.sizes.mixed,
+            .gates = true});
+}
+
+void Forward::add(const DeviceRecurrence& r, float scale) {
+  r_.recorder.set_phase("output");
+  const Input recurred{.address = r_.work.recurred.address(), .stride = r_.sizes.recurred};
+  path_->add_to_residual(r.output, recurred, r.output_norm, scale, rows_, begin_late_norm());
+}
+
+void Forward::add(const DeviceShortConvolution& c, float scale) {
+  r_.recorder.set_phase("output");
+  const Input convolved{.address = r_.work.recurred.address(), .stride = r_.sizes.recurred};
+  path_->add_to_residual(c.output, convolved, c.output_norm, scale, rows_, begin_late_norm());
+}
+
+void Forward::gate_attended(const DeviceAttention& a) {
+  const uint32_t cols = uint32_t(a.model->output_cols()), stride = stride_of(cols);
+  const uint64_t attended = r_.work.attended.address();
+  r_.recorder.launch(kernels::Gate{.act = kernels::act_sigmoid, .times_up = 1}, {.y = {attended},
+                                                                                 .gate = {r_.work.gate.address()},
+                                                                                 .up = {attended},
+                                                                                 .rows = rows_.count,
+                                                                                 .cols = cols,
+                                                                                 .y_stride = stride,
+                                                                                 .gate_stride = r_.sizes.gate,
+                                                                                 .up_stride = stride});
+}
+
+}  // namespace heddle::gpu
