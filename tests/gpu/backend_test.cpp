@@ -447,6 +447,7 @@ void expect_runs(const model::Model& model) {
                   .positions = {17},
                   .sequences = {0},
                   .blocks = {{0}},
+                  .slots = {0},
                   .outputs = {0},
                   .picking = {model::Picking()}});
   model::forward(model, *backend, {.follows = true});
@@ -461,7 +462,7 @@ TEST_P(FakeGpuArchitectures, Run) {
   expect_runs(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
 }
 INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures,
-                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::names_of_text_models(), false)),
+                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::names_of_text_models())),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 }  // namespace

@@ -24,7 +24,7 @@ class SlowPlansOfArchitectures : public Plans, public testing::WithParamInterfac
     fixture.write(folder, fixture.config, Format::f16);
     return model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
   }
-  const model::Limits limits_{.rows = 80, .kv_blocks = 32, .block_tokens = 16};
+  const model::Limits limits_{.rows = 80, .kv_blocks = 40, .block_tokens = 16, .state_slots = 8};
 };
 
 // One row, two, and more than 16; a prompt in chunks, and streams beside it.
@@ -39,7 +39,7 @@ TEST_P(SlowPlansOfArchitectures, GiveTheReferencesLogits) {
   both.feed({{1, 1}, {3, 14}, {0, 2}}, BesideReference::last);
 }
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfArchitectures,
-                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::names_of_text_models(), false)),
+                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::names_of_text_models())),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Of one model of each class, all numbers of rows that matter: one row, two, three, five, nine, 17 and more than 64;
@@ -80,8 +80,21 @@ TEST_P(SlowPlansOfClasses, GiveThemDeterministically) {
   both.feed({{0, 1}});
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
 }
+// Steps that follow one another, the first of them a text's first token; and texts that part from another.
+TEST_P(SlowPlansOfClasses, FollowAndPart) {
+  const test::Folder folder;
+  const model::Model model = load(folder);
+  BesideReference both(model, limits_, interpreted(), f16_bound);
+  both.use_text(test::Fixture(GetParam()).ids);
+  both.feed({{0, 6}});
+  both.pick({1, 0}, 2);
+  both.copy(0, 2);
+  both.feed({{0, 3}, {2, 1}}, BesideReference::last);
+  both.feed({{2, 2}, {0, 1}}, BesideReference::last);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfClasses,
-                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), false)),
+                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::one_of_each_class())),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Two layers whose heads the fast kernels take: the first with q, k and v in one product, the second with norms of q

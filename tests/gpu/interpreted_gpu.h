@@ -91,6 +91,7 @@ class BesideReference {
         batch.sequences.push_back(uint32_t(batch.blocks.size()));
       }
       batch.blocks.push_back(blocks_of(one.sequence));
+      if (model::has_states(model_)) batch.slots.push_back(slot_of(one.sequence));
     }
     return batch;
   }
@@ -162,11 +163,23 @@ class BesideReference {
       }
       EXPECT_EQ(found.logits.size(), at_host * model_.vocabulary);
     }
+    for (uint32_t sequence : sequences) length_[sequence] += more;
+  }
+
+  // A sequence becomes what another is: its blocks and its state.
+  void copy(uint32_t from, uint32_t to) {
+    const std::vector<uint32_t> source = blocks_of(from), target = blocks_of(to);
+    for (model::Backend* backend : {reference_.get(), backend_.get()}) {
+      for (size_t i = 0; i < source.size(); ++i) backend->copy_block(source[i], target[i]);
+      if (model::has_states(model_)) backend->copy_state(slot_of(from), slot_of(to));
+    }
+    length_[to] = length_[from];
   }
 
   model::Backend& backend() { return *backend_; }
 
  private:
+  uint32_t slot_of(uint32_t sequence) const { return limits_.state_slots - 1 - sequence; }
   // Blocks of its own in descending order, so that neither a block nor its place in the table follows the position.
   std::vector<uint32_t> blocks_of(uint32_t sequence) const {
     const uint32_t each = (model_.context + limits_.block_tokens - 1) / limits_.block_tokens;

@@ -28,7 +28,7 @@ class SplitModels : public InterpretedGpu {
         [&](const model::Model& part) { return cpu::make_cpu(part, limits_, {.threads = 2, .exact = options.exact}); },
         {.visit_rows = visit_rows, .max_rows = limits_.rows});
   }
-  const model::Limits limits_{.rows = 40, .kv_blocks = 32, .block_tokens = 16};
+  const model::Limits limits_{.rows = 40, .kv_blocks = 32, .block_tokens = 16, .state_slots = 8};
 };
 
 class SlowSplitsOfArchitectures : public SplitModels, public testing::WithParamInterface<std::string> {};
@@ -50,16 +50,18 @@ TEST_P(SlowSplitsOfArchitectures, GiveTheReferencesLogits) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, SlowSplitsOfArchitectures,
-                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), false)),
+                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::one_of_each_class())),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
-// Feed-forwards and mixtures on the host, all attention on the GPU; they visit it for four rows or more.
+// Feed-forwards and mixtures on the host, all else on the GPU; they visit it for four rows or more.
 Placement visiting_placement(const model::Model& model) {
   Placement placement = Placement::first_layers(model, uint32_t(model.layers.size()));
   placement.head = Place::device;
   for (size_t i = 0; i < model.layers.size(); ++i)
     for (size_t s = 0; s < model.layers[i].sublayers.size(); ++s)
-      if (!model.layers[i].parallel && !std::holds_alternative<model::Attention>(model.layers[i].sublayers[s]))
+      if (const model::Sublayer& sublayer = model.layers[i].sublayers[s];
+          !model.layers[i].parallel &&
+          (std::holds_alternative<model::FeedForward>(sublayer) || std::holds_alternative<model::Mixture>(sublayer)))
         placement.sublayers[i][s] = Place::visiting;
   return placement;
 }

@@ -429,13 +429,21 @@ void expect_described(const model::Model& model) {
     EXPECT_TRUE(w->bias.empty() || w->bias.size() >= w->shape.rows);
   }
   for (size_t i = 0; i < d.layers.size(); ++i) {
-    const auto& a = model.layers[i].get<model::Attention>();
     uint64_t rows = 0;
-    for (const Weights& w : d.layers[i].find<DeviceAttention>()->qkv) rows += w.shape.rows;
-    if (a.latent)
-      EXPECT_EQ(rows, (a.latent->q_down ? a.latent->q_down.rows : a.q.rows) + a.latent->kv_down.rows);
-    else
-      EXPECT_EQ(rows, a.q.rows + a.k.rows + a.v.rows);
+    if (const auto* a = model.layers[i].find<model::Attention>()) {
+      for (const Weights& w : d.layers[i].find<DeviceAttention>()->qkv) rows += w.shape.rows;
+      EXPECT_EQ(rows, a->latent ? (a->latent->q_down ? a->latent->q_down.rows : a->q.rows) + a->latent->kv_down.rows
+                                : a->q.rows + a->k.rows + a->v.rows);
+      EXPECT_EQ(bool(d.layers[i].find<DeviceAttention>()->gate), bool(a->gate));
+    }
+    rows = 0;
+    if (const auto* r = model.layers[i].find<model::Recurrence>()) {
+      for (const Weights& w : d.layers[i].find<DeviceRecurrence>()->in) {
+        EXPECT_EQ(w.first_place, rows);
+        rows += w.shape.rows;
+      }
+      EXPECT_EQ(rows, r->mixed.rows + r->gate.rows + r->steps.rows + r->betas.rows);
+    }
     EXPECT_EQ(bool(d.layers[i].find<DeviceMixture>()), bool(model.layers[i].find<model::Mixture>()));
     EXPECT_EQ(d.layers[i].sublayers.size(), model.layers[i].sublayers.size());
   }
@@ -451,20 +459,16 @@ TEST_P(DescribeArchitectures, TheirTensorsAreAllThere) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures,
-                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::names_of_text_models(), false)),
+                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::names_of_text_models())),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
-class DescribeStates : public testing::TestWithParam<std::string> {};
-TEST_P(DescribeStates, AreRefusedByName) {
-  const test::Fixture fixture(GetParam());
+TEST(Describe, ExpertsOfLatentsAreRefused) {
+  const test::Fixture fixture("nemotron-h-latent");
   const test::Folder folder;
   fixture.write(folder, fixture.config);
   const model::Model model = model::load(formats::open_checkpoint(folder.path()));
   EXPECT_REFUSED(describe_weights(model), "not computed on the GPU");
 }
-INSTANTIATE_TEST_SUITE_P(All, DescribeStates,
-                         testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), true)),
-                         [](const auto& one) { return test::as_test_name(one.param); });
 
 using test::HfArch;
 TEST_P(HfArch, IsDescribed) {

@@ -70,13 +70,14 @@ struct Texts {
       const uint32_t each = limits.kv_blocks / 7;
       std::vector<uint32_t>& blocks = to.blocks.emplace_back();
       for (uint32_t i = 0; i < each; ++i) blocks.push_back(sequence * each + i);
+      if (model::has_states(model)) to.slots.push_back(6 - sequence);
     }
     return to;
   }
 };
 
 Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
-  const model::Limits limits{.rows = 256, .kv_blocks = 7 * 4, .block_tokens = 16, .kv = kv};
+  const model::Limits limits{.rows = 256, .kv_blocks = 7 * 4, .block_tokens = 16, .kv = kv, .state_slots = 7};
   const auto reference = cpu::make_reference(model, limits);
   const auto backend = gpu::make_gpu(model, limits, {.preload = false});
   const Texts texts{fixture, model, limits};
