@@ -27,9 +27,10 @@ Draft::Draft(const DraftModel& with, bool prefix_cache, std::function<double()> 
       limits_(with.limits),
       max_proposals_(with.max_proposals),
       context_(std::min(model_.context, limits_.kv_blocks * limits_.block_tokens)),
-      prefix_cache_(prefix_cache),
+      prefix_cache_(prefix_cache && limits_.state_slots == 0),
       now_(std::move(now)),
-      blocks_(limits_.kv_blocks, limits_.block_tokens) {
+      blocks_(limits_.kv_blocks, limits_.block_tokens),
+      slots_(limits_.state_slots) {
   if (limits_.rows == 0 || context_ == 0)
     throw Error("expected a row and a block of KV cache for the draft, found {} rows, {} blocks", limits_.rows,
                 limits_.kv_blocks);
@@ -50,18 +51,33 @@ bool Draft::is_behind(const Sequence& s) const { return s.known() > s.draft.fed(
 void Draft::release(Sequence& s) {
   DraftTable& t = s.draft;
   for (; !t.blocks.empty(); t.blocks.pop_back()) blocks_.drop(t.blocks.back());
+  for (const uint32_t slot : {t.slot, t.before})
+    if (slot != StateSlots::none) slots_.release(slot);
   t = {};
 }
 
+// False: there are not two, and it has none.
+bool Draft::take_slots(DraftTable& t) {
+  if (!has_states() || t.slot != StateSlots::none) return true;
+  if (slots_.free() < 2) return false;
+  t.slot = slots_.allocate();
+  t.before = slots_.allocate();
+  return true;
+}
+
 // Of what it guessed, the tokens that were accepted are computed. At least the last known token is left, for its
-// logits.
+// logits. A state that has seen a wrong guess is of no use: those that were right are computed again.
 void Draft::keep_right(Sequence& s) const {
   DraftTable& t = s.draft;
+  const uint32_t fed = t.fed();
   for (const uint32_t token : t.guessed) {
     if (t.computed + 1 >= s.known() || s.tokens[t.computed] != token) break;
     ++t.computed;
   }
   t.guessed.clear();
+  if (!has_states() || t.computed == fed) return;
+  std::swap(t.slot, t.before);
+  t.computed = t.before_computed;
 }
 
 bool Draft::shares(const Sequence& s) const { return prefix_cache_ && s.task.request.reuse; }
@@ -117,7 +133,7 @@ bool Draft::prepare(Sequence& s, uint32_t& count) {
     if (!block) break;
     t.blocks.push_back(*block);
   }
-  if (capacity() < s.known()) {
+  if (capacity() < s.known() || !take_slots(t)) {
     release(s);
     return false;
   }
@@ -126,10 +142,12 @@ bool Draft::prepare(Sequence& s, uint32_t& count) {
 }
 
 void Draft::check_holders(std::span<const Sequence* const> all) const {
-  std::vector<uint32_t> holders(blocks_.count());
+  std::vector<uint32_t> holders(blocks_.count()), held;
   for (const Sequence* s : all) {
     const DraftTable& t = s->draft;
     for (const uint32_t block : t.blocks) ++holders.at(block);
+    for (const uint32_t slot : {t.slot, t.before})
+      if (slot != StateSlots::none) held.push_back(slot);
     check(t.fed() <= t.blocks.size() * limits_.block_tokens && t.published * limits_.block_tokens <= t.computed,
           "tokens that the draft has computed have a block");
     for (size_t i = t.computed / limits_.block_tokens; i < t.blocks.size(); ++i)
@@ -137,6 +155,7 @@ void Draft::check_holders(std::span<const Sequence* const> all) const {
             "a block that the draft writes to has one holder, and cannot be found");
   }
   blocks_.check_holders(holders);
+  slots_.check_held(held);
 }
 
 // --- proposing ------------------------------------------------------------------------------------------------------
@@ -193,6 +212,7 @@ void Draft::compute(double seconds) {
   batch_.tokens.clear();
   batch_.positions.clear();
   batch_.sequences.clear();
+  batch_.slots.clear();
   batch_.outputs.clear();
   batch_.picking.clear();
   for (size_t i = 0; i < active_.size(); ++i) add_rows(active_[i], uint32_t(i));
@@ -201,6 +221,7 @@ void Draft::compute(double seconds) {
     batch_.picking.clear();
   const double start = now_();
   launch_rows();
+  copy_states();
   allow_tokens();
   for (uint32_t launched = 1, taken = 0; taken < batches; ++taken) {
     for (; launched < std::min(batches, taken + in_flight); ++launched)
@@ -216,6 +237,7 @@ void Draft::compute(double seconds) {
 void Draft::add_rows(Active& a, uint32_t sequence) {
   Sequence& s = *a.sequence;
   DraftTable& t = s.draft;
+  if (has_states()) batch_.slots.push_back(t.slot);
   for (uint32_t row = 0; row < a.rows; ++row) {
     const uint32_t position = t.fed();
     const bool known = position < s.known();
@@ -274,6 +296,17 @@ void Draft::launch_rows() {
     throw;
   }
   lend_tables();
+}
+
+// Behind the batch with the last known token, before any guess.
+void Draft::copy_states() {
+  if (!has_states()) return;
+  for (const Active& a : active_) {
+    DraftTable& t = a.sequence->draft;
+    if (t.computed < a.sequence->known() || !t.guessed.empty() || a.count == 1) continue;
+    backend_.copy_state(t.slot, t.before);
+    t.before_computed = t.computed;
+  }
 }
 
 // Of sequences with a constraint, while the device computes.

@@ -23,13 +23,18 @@ struct DraftTable {
   std::vector<uint32_t> guessed;                     // computed after these: proposals that may turn out to be right
   uint32_t published = 0;                            // the first blocks, which others can find
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
+  // Of a draft with recurrent states, slots of its own: the state after all of these, and a copy from before the
+  // guesses, after `before_computed` tokens. Both are held, or neither.
+  uint32_t slot = StateSlots::none, before = StateSlots::none;
+  uint32_t before_computed = 0;
 
   uint32_t fed() const { return computed + uint32_t(guessed.size()); }
 };
 
 class Draft {
  public:
-  // What `with` refers to must outlive it. `prefix_cache`: sequences that begin alike share what is computed of them.
+  // What `with` refers to must outlive it. `prefix_cache`: sequences that begin alike share what is computed of them,
+  // unless the draft has recurrent states, of which it takes no snapshots.
   Draft(const DraftModel& with, bool prefix_cache, std::function<double()> now);
 
   struct Wanted {
@@ -61,7 +66,9 @@ class Draft {
     grammar::TokenMask allowed{};                     // with a constraint: the tokens of the next pick
   };
 
+  bool has_states() const { return slots_.count() > 0; }
   bool prepare(Sequence& s, uint32_t& count);
+  bool take_slots(DraftTable& t);
   void keep_right(Sequence& s) const;
   void reuse_blocks(Sequence& s);
   void publish(Sequence& s);
@@ -73,6 +80,7 @@ class Draft {
   std::optional<model::Picking> picking_of(const Sequence& s) const;
   uint32_t batches_ahead(double seconds) const;
   void launch_rows();
+  void copy_states();
   void allow_tokens();
   void take_picks();
   void add_pick(Active& a, const std::optional<model::Picked>& picked, std::span<const float> logits);
@@ -84,6 +92,7 @@ class Draft {
   const bool prefix_cache_;
   const std::function<double()> now_;
   KvBlocks blocks_;
+  StateSlots slots_;
   Pace pace_, following_pace_;  // of batches, and of those that follow one another
   uint64_t faults_ = 0;
 

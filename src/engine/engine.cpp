@@ -60,6 +60,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
   if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 seconds, found {}", options_.max_stall);
   metrics_.blocks_all = limits.kv_blocks;
   metrics_.block_tokens = limits.block_tokens;
+  metrics_.slots_all = limits.state_slots;
 }
 
 void Engine::State::expect_possible(const Request& request) const {

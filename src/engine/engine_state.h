@@ -62,6 +62,7 @@ class Engine::State {
   uint32_t batches_ahead(std::span<const Planned> plan);
   void launch_batches();
   void launch_planned();
+  void copy_states();
   void add_rows(Slice& slice, uint32_t sequence);
   std::optional<model::Picking> picking_of(const Sequence& s, uint32_t proposals) const;
   void take_result();

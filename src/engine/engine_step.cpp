@@ -44,6 +44,11 @@ bool Engine::State::step() {
   metrics_.draft_faults = draft_ ? draft_->faults() : 0;
   metrics_.blocks_cached = cache_.blocks().cached();
   metrics_.blocks_in_use = cache_.blocks().count() - cache_.blocks().free();
+  metrics_.slots_in_use = cache_.slots().count() - cache_.slots().free();
+  metrics_.snapshots = cache_.slots().snapshots();
+  metrics_.snapshots_taken = cache_.slots().kept();
+  metrics_.snapshots_found = cache_.snapshots_found();
+  metrics_.snapshots_dropped = cache_.slots().dropped();
   return worked;
 }
 
@@ -98,7 +103,24 @@ void Engine::State::launch_batches() {
       model::forward(model_, backend_, {.follows = true});
     }
     ++flight_.launched;
+    copy_states();
     if (flight_.launched == flight_.taken + 1) allow_tokens();
+  }
+}
+
+// Behind the batch that was launched last: of the states that it leaves, those that are worth a snapshot.
+void Engine::State::copy_states() {
+  if (!cache_.has_states()) return;
+  for (const Slice& slice : flight_.slices) {
+    if (!slice.sequence || slice.sequence->requested_end) continue;
+    Sequence& s = *slice.sequence;
+    // a batch that follows has one row of each
+    const uint32_t rows =
+        flight_.launched == 1 ? slice.rows + uint32_t(s.proposed.size()) : flight_.launched - flight_.taken;
+    if (const auto copy = cache_.begin_snapshot(s, s.computed + rows)) {
+      const OnDevice timed(*this);
+      backend_.copy_state(copy->from, copy->to);
+    }
   }
 }
 
@@ -125,6 +147,7 @@ void Engine::State::launch_planned() {
   batch_.tokens.clear();
   batch_.positions.clear();
   batch_.sequences.clear();
+  batch_.slots.clear();
   batch_.outputs.clear();
   batch_.picking.clear();
   batch_.states.clear();
@@ -140,6 +163,12 @@ void Engine::State::launch_planned() {
   const LentTables lent(*this);
   const OnDevice timed(*this);
   for (const auto& [from, to] : cache_.take_copies()) backend_.copy_block(from, to);
+  // A copy that fails is made before the next batch: not all that wait for one are in this batch, and fail with it.
+  for (std::vector<KvCache::Copy>& copies = cache_.state_copies(); !copies.empty(); copies.erase(copies.begin()))
+    backend_.copy_state(copies.front().from, copies.front().to);
+  for (const Slice& slice : flight_.slices)
+    if (const Recurrent& r = slice.sequence->recurrent; r.before != StateSlots::none)
+      backend_.copy_state(r.slot, r.before);
   model::forward(model_, backend_, batch_);
 }
 
@@ -151,6 +180,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
   }
   const PromptResults::Range scored = s.task.results.logits(), pooled = s.task.results.states();
   const uint32_t first = s.computed, rows = slice.rows + uint32_t(s.proposed.size());
+  if (cache_.has_states()) batch_.slots.push_back(s.recurrent.slot);
   const std::vector<uint32_t>& types = s.task.request.types;
   if (!types.empty()) batch_.types.resize(batch_.tokens.size());  // of sequences before it that have none
   for (uint32_t row = 0; row < rows; ++row) {
@@ -213,6 +243,7 @@ void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state
   Sequence& s = *slice.sequence;
   if (!read_prompt(s, slice.rows, output, state)) return;
   s.computed += slice.rows;
+  s.recurrent.again -= std::min(s.recurrent.again, slice.rows);
   cache_.publish(s);
   if (!slice.picks) return;
   if (!s.task.generates()) return end_after_prompt(s.task);
@@ -291,6 +322,7 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
     fail(s.task, error.what());
   }
   if (s.proposed.empty()) return;
+  cache_.settle_proposals(s, accepted == s.proposed.size());
   Payoff& payoff = drafted ? s.draft_payoff : s.proposer == Proposer::grammar ? s.forced_payoff : s.payoff;
   payoff.add(uint32_t(s.proposed.size()), accepted);
 }

@@ -130,7 +130,10 @@ void KvBlocks::forget(uint32_t block) {
     const auto [first, last] = map.equal_range(hash);
     map.erase(std::find_if(first, last, [block](const auto& entry) { return entry.second == block; }));
   };
-  if (whole(block)) erase(by_hash_, it.hash);
+  if (whole(block)) {
+    erase(by_hash_, it.hash);
+    if (on_forget_) on_forget_(it.prefix);
+  }
   erase(by_first_, it.first_hash);
   it.tokens = 0;
   it.prefix = empty_prefix;
@@ -192,7 +195,10 @@ void KvCache::trim(Sequence& s) {
 }
 
 void KvCache::release(Sequence& s) {
-  publish_last(s);
+  if (has_states())
+    release_slots(s);
+  else
+    publish_last(s);
   for (; !s.blocks.empty(); s.blocks.pop_back()) blocks_.drop(s.blocks.back());
   s.computed = 0;
   s.published = 0;
@@ -213,6 +219,7 @@ void KvCache::publish_last(Sequence& s) {
 void KvCache::forget(Sequence& s) {
   for (const uint32_t block : s.blocks) blocks_.forget(block);
   s.computed = s.published * block_tokens_;
+  drop_unconfirmed(s);
 }
 
 bool KvCache::can_reuse_next(const Sequence& s) const {
@@ -220,25 +227,31 @@ bool KvCache::can_reuse_next(const Sequence& s) const {
 }
 
 void KvCache::reuse_blocks(Sequence& s) {
+  if (has_states()) return reuse_snapshot(s);
   while (can_reuse_next(s)) {
     const auto found = blocks_.find(s.prefix, tokens_of(s, s.published));
     if (!found) return;
-    blocks_.hold(found->block);
-    if (s.published < s.blocks.size()) {  // it had allocated one
-      blocks_.drop(s.blocks[s.published]);
-      s.blocks[s.published] = found->block;
-    } else {
-      s.blocks.push_back(found->block);
-    }
-    s.prefix = found->prefix;
-    ++s.published;
+    share_block(s, *found);
     s.computed += block_tokens_;
     if (s.generated == 0) s.cached_tokens += block_tokens_;
   }
 }
 
+// As the block after those that it has published.
+void KvCache::share_block(Sequence& s, const KvBlocks::Found& found) {
+  blocks_.hold(found.block);
+  if (s.published < s.blocks.size()) {  // it had allocated one
+    blocks_.drop(s.blocks[s.published]);
+    s.blocks[s.published] = found.block;
+  } else {
+    s.blocks.push_back(found.block);
+  }
+  s.prefix = found.prefix;
+  ++s.published;
+}
+
 void KvCache::reuse_partial(Sequence& s) {
-  if (!shares(s) || s.computed != s.published * block_tokens_ || s.computed >= s.next_wanted()) return;
+  if (has_states() || !shares(s) || s.computed != s.published * block_tokens_ || s.computed >= s.next_wanted()) return;
   const uint32_t wanted = std::min(s.next_wanted() - s.computed, block_tokens_);
   const auto found = blocks_.find_partial(s.prefix, std::span(s.tokens).subspan(s.computed, wanted));
   if (!found || found->tokens * min_partial < block_tokens_) return;
@@ -259,7 +272,7 @@ uint64_t KvCache::next_block(const Sequence& s) const {
 }
 
 void KvCache::publish(Sequence& s) {
-  if (!shares(s)) return;
+  if (!shares(s) || s.recurrent.before != StateSlots::none) return;  // it may have to go back
   for (; (s.published + 1) * block_tokens_ <= s.computed; ++s.published) {
     uint32_t& own = s.blocks[s.published];
     const auto [block, prefix] = blocks_.publish(own, s.prefix, tokens_of(s, s.published));
@@ -270,11 +283,13 @@ void KvCache::publish(Sequence& s) {
     }
     s.prefix = prefix;
   }
+  keep_snapshots(s);
 }
 
 bool KvCache::fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy) {
   const uint32_t whole = from.computed / block_tokens_;
   copy.reset();
+  if (has_states() && slots_.free() == 0) return false;
   if (whole * block_tokens_ < from.computed) {
     const auto block = blocks_.allocate();
     if (!block) return false;
@@ -287,6 +302,10 @@ bool KvCache::fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy
   to.published = from.published;
   to.prefix = from.prefix;
   to.long_text = from.long_text;
+  if (has_states()) {
+    to.recurrent = {.slot = slots_.allocate(), .last = from.recurrent.last};
+    state_copies_.push_back({from.recurrent.slot, to.recurrent.slot});
+  }
   return true;
 }
 
@@ -300,6 +319,7 @@ void KvCache::check_holders(std::span<const Sequence* const> all) const {
             "a block that is written to has one holder, and cannot be found");
   }
   blocks_.check_holders(holders);
+  if (has_states()) check_slots(all);
 }
 
 }  // namespace heddle::engine

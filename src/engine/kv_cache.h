@@ -1,13 +1,15 @@
 // The KV cache in blocks. KvBlocks allocates them, shares them by reference counts, and finds them again by the tokens
-// they were computed from; KvCache keeps the block tables of sequences.
+// they were computed from; KvCache keeps the block tables of sequences, and the slots of their recurrent states.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "engine/state_slots.h"
 #include "model/backend.h"
 
 namespace heddle::engine {
@@ -56,6 +58,8 @@ class KvBlocks {
   void publish_partial(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
   void forget(uint32_t block);  // makes it unfindable: its contents cannot be trusted
   bool findable(uint32_t block) const { return each_[block].tokens > 0; }
+  // Called with the text that ends with a whole block when that is evicted or forgotten: it cannot be found any more.
+  void on_forget(std::function<void(Prefix)> call) { on_forget_ = std::move(call); }
 
   // For tests: throws std::logic_error if anything is counted wrongly. `holders`: of each block, as the caller counts
   // them.
@@ -88,59 +92,101 @@ class KvBlocks {
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;   // whole blocks
   std::unordered_multimap<uint64_t, uint32_t> by_first_;  // all that can be found, by the hash of their first token
   Prefix last_prefix_ = empty_prefix;
+  std::function<void(Prefix)> on_forget_;
 };
 
 struct Sequence;
 
 // The block tables of sequences: grown, shared with sequences that begin alike, and released.
+//
+// Of models with recurrent states, a sequence that runs also holds a slot for its state. Such a model needs the state
+// after a prefix besides its blocks, so prefixes are reused up to a snapshot. Slots and blocks are one cache with two
+// kinds of room: a snapshot is dropped when its slot is needed, the one used least recently first, or when the block
+// that it follows is evicted.
 class KvCache {
  public:
   // `prefix_cache`: sequences that begin alike share what is computed of them.
   KvCache(const model::Limits& limits, bool prefix_cache)
       : blocks_(limits.kv_blocks, limits.block_tokens),
+        slots_(limits.state_slots),
         block_tokens_(limits.block_tokens),
-        prefix_cache_(prefix_cache) {}
+        prefix_cache_(prefix_cache) {
+    if (has_states()) blocks_.on_forget([this](KvBlocks::Prefix text) { slots_.drop(text); });
+  }
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
 
   const KvBlocks& blocks() const { return blocks_; }
+  const StateSlots& slots() const { return slots_; }
+  uint64_t snapshots_found() const { return snapshots_found_; }  // by sequences that began with them
+  bool has_states() const { return slots_.count() > 0; }
   uint32_t blocks_for(uint32_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
   uint32_t capacity(const Sequence& s) const;  // positions
+  bool shares(const Sequence& s) const;        // takes part in the prefix cache
 
   // To a capacity of `tokens`. False: every block is held; those that could be allocated stay in its table.
   bool grow(Sequence& s, uint32_t tokens);
   void trim(Sequence& s);     // to the blocks that its known tokens need
-  void release(Sequence& s);  // all blocks: none of its tokens is computed any more
+  void release(Sequence& s);  // all blocks, and its slot: none of its tokens is computed any more
   void forget(Sequence& s);   // its blocks cannot be trusted
 
   // At the end of a block: shares the whole blocks that come next, as far as they are in the cache and nothing but
-  // their KV is wanted. At least one token is left to compute, for its logits.
+  // their KV is wanted. At least one token is left to compute, for its logits. With recurrent states: up to the last
+  // snapshot among them, from anywhere in a block.
   void reuse_blocks(Sequence& s);
   bool can_reuse_next(const Sequence& s) const;  // whether the next whole block would be shared if it were in the cache
   // A number for the contents of the block that it computes next; 0: that block is not shared.
   uint64_t next_block(const Sequence& s) const;
-  // If the next whole block is not in the cache: copies the block that shares the most leading tokens with it. The
-  // copies have to be made before the next batch, in order.
+  // If the next whole block is not in the cache: copies the block that shares the most leading tokens with it, unless
+  // there are recurrent states. The copies have to be made before the next batch, in order.
   void reuse_partial(Sequence& s);
   struct Copy {
     uint32_t from, to;
   };
   std::vector<Copy> take_copies() { return std::exchange(copies_, {}); }
-  void publish(Sequence& s);  // the whole blocks that it has computed
+  void publish(Sequence& s);  // the whole blocks that it has computed, and its snapshot after them
 
   // `to` starts with what `from` has computed and shares its whole blocks. A last block that is not whole has to be
-  // copied. False: there is no block for the copy, and `to` is empty.
+  // copied, and so has the state. False: there is no block for the copy, or no slot, and `to` is empty.
   bool fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy);
+
+  // Of models with recurrent states; copies are of slots. kv_cache_states.cpp defines these.
+  //
+  // A slot for a sequence that is admitted, with the snapshot after what it reuses. False: all are held.
+  bool take_slot(Sequence& s);
+  // Copies of snapshots that have to be made before the next batch, in order; each is there until it was made.
+  std::vector<Copy>& state_copies() { return state_copies_; }
+  // The next position at which a batch should end, because the state after it is worth a snapshot. UINT32_MAX: none is.
+  uint32_t next_snapshot(const Sequence& s) const;
+  // After the launch of a batch that leaves the state at `position`: whether the state is to be copied now. The copy
+  // becomes a snapshot when publish() finds these tokens computed.
+  std::optional<Copy> begin_snapshot(Sequence& s, uint32_t position);
+  // Before a batch with proposals: a slot for a copy of the state, which the caller makes. False: all are held.
+  bool reserve_copy(Sequence& s);
+  // After that batch. Where not all of its proposals were right, the sequence goes back to the copy: the tokens since
+  // are computed again.
+  void settle_proposals(Sequence& s, bool all_right);
+  void drop_copy(Sequence& s);  // there was no such batch, or the sequence has ended
 
   void check_holders(std::span<const Sequence* const> all) const;
 
  private:
   void publish_last(Sequence& s);
-  bool shares(const Sequence& s) const;  // takes part in the prefix cache
+  void share_block(Sequence& s, const KvBlocks::Found& found);
+  void reuse_snapshot(Sequence& s);
+  void copy_snapshot(Sequence& s);
+  void keep_snapshots(Sequence& s);
+  void drop_unconfirmed(Sequence& s);
+  void release_slots(Sequence& s);
+  void check_slots(std::span<const Sequence* const> all) const;
   std::span<const uint32_t> tokens_of(const Sequence& s, uint32_t block) const;
 
   KvBlocks blocks_;
+  StateSlots slots_;
   uint32_t block_tokens_;
   bool prefix_cache_;
-  std::vector<Copy> copies_;  // to be made
+  std::vector<Copy> copies_, state_copies_;  // to be made
+  uint64_t snapshots_found_ = 0;
 };
 
 }  // namespace heddle::engine

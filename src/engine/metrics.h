@@ -105,10 +105,12 @@ struct Metrics {
   // Work.
   uint64_t steps = 0, preemptions = 0, faults = 0;
   uint64_t draft_faults = 0;  // calls of the draft that failed: the requests went on without it
+  uint64_t snapshots_taken = 0, snapshots_found = 0, snapshots_dropped = 0;  // of recurrent states
   // Now.
   uint64_t waiting = 0, running = 0;                              // completions
   uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
   uint64_t block_tokens = 0;                                      // of each
+  uint64_t slots_in_use = 0, snapshots = 0, slots_all = 0;        // for recurrent states; 0: the model has none
   // Distributions.
   Histogram queue_seconds{bounds_of_seconds};           // from submit() to the first row computed
   Histogram first_token_seconds{bounds_of_seconds};     // from submit() to the first token emitted
@@ -158,6 +160,11 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.counter({"heddle_faults_total", "Batches that failed", {}, {}}, metrics.faults);
   visitor.counter({"heddle_draft_faults_total", "Batches of the draft model that failed", {}, {}},
                   metrics.draft_faults);
+  constexpr std::string_view snapshots = "heddle_state_snapshots_total",
+                             snapshots_help = "Snapshots of recurrent states: taken, found by a prompt, dropped";
+  visitor.counter({snapshots, snapshots_help, "event", "taken"}, metrics.snapshots_taken);
+  visitor.counter({snapshots, snapshots_help, "event", "found"}, metrics.snapshots_found);
+  visitor.counter({snapshots, snapshots_help, "event", "dropped"}, metrics.snapshots_dropped);
   visitor.gauge({"heddle_requests_waiting", "Completions that wait in the queue", {}, {}}, metrics.waiting);
   visitor.gauge({"heddle_requests_running", "Completions in progress", {}, {}}, metrics.running);
   constexpr std::string_view blocks = "heddle_kv_blocks",
@@ -165,6 +172,11 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.gauge({blocks, blocks_help, "state", "in_use"}, metrics.blocks_in_use);
   visitor.gauge({blocks, blocks_help, "state", "cached"}, metrics.blocks_cached);
   visitor.gauge({blocks, blocks_help, "state", "all"}, metrics.blocks_all);
+  constexpr std::string_view slots = "heddle_state_slots",
+                             slots_help = "Slots for recurrent states: in use, with a snapshot, total";
+  visitor.gauge({slots, slots_help, "state", "in_use"}, metrics.slots_in_use);
+  visitor.gauge({slots, slots_help, "state", "snapshot"}, metrics.snapshots);
+  visitor.gauge({slots, slots_help, "state", "all"}, metrics.slots_all);
   visitor.histogram({"heddle_queue_seconds", "Time from submission to the first computed token", {}, {}},
                     metrics.queue_seconds);
   visitor.histogram({"heddle_time_to_first_token_seconds", "Time from submission to the first token", {}, {}},

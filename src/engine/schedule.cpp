@@ -12,17 +12,11 @@ namespace heddle::engine {
 namespace {
 
 constexpr double stall_used = 0.7;  // the share of max_stall that is planned for: batches vary
-constexpr double min_extra = 0.25;  // share of the streams' own time that prompts get, however little is left
-constexpr double equal_extra = 1;   // the same if streams alone take longer than max_stall
+constexpr double equal_extra = 1;   // instead of min_extra, if streams alone take longer than max_stall
 constexpr double without_streams =
     10;  // times max_stall, if there are no streams: still short for a request that arrives or ends
-constexpr double min_prompt_step = 4;     // times a step of one row: a shorter one is mostly its fixed cost
-constexpr uint32_t first_scored = 8;      // rows with prompt logits beside streams, before their time was measured
-constexpr uint32_t forced_proposals = 8;  // with Speculation::on
-// Of several streams, times what a batch with proposals costs more than one without: trying costs a 64th at most.
-constexpr double batches_between_tries = 64;
-constexpr uint64_t enough_that_might_follow = 8;
-constexpr uint32_t first_drafted = 8;  // token of a stream, if batches do not follow one another
+constexpr double min_prompt_step = 4;  // times a step of one row: a shorter one is mostly its fixed cost
+constexpr uint32_t first_scored = 8;   // rows with prompt logits beside streams, before their time was measured
 
 constexpr double head_start = 1;   // seconds of the device
 constexpr uint64_t much_more = 2;  // times the blocks of another client: some have to make way
@@ -118,7 +112,10 @@ void Schedule::make_plan() {
   // Sequences with one row first: a device has a kernel for these, which is faster if they are contiguous.
   std::stable_partition(plan_.begin(), plan_.end(),
                         [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
-  for (const Planned& p : plan_) shares_.push_back({p.sequence->client, p.rows + p.sequence->proposed.size()});
+  for (const Planned& p : plan_) {
+    if (p.sequence->proposed.empty()) cache_.drop_copy(*p.sequence);
+    shares_.push_back({p.sequence->client, p.rows + p.sequence->proposed.size()});
+  }
 }
 
 // A text that has become long is computed again: the keys of its tokens so far are those of a short one.
@@ -155,7 +152,7 @@ void Schedule::count_clients() {
   for (Sequence* s : running_) {
     Client& client = *s->client;
     s->proposed.clear();
-    client.held += s->blocks.size();
+    client.held += held_by(*s);
     if (!client.first || (client.first->ordinal() > 0 && s->ordinal() == 0)) client.first = s;
     if (s->long_text == long_texts_) (s->streaming() ? streams_ : client.prompts).push_back(s);
   }
@@ -174,25 +171,33 @@ void Schedule::count_clients() {
 
 // Before streams have their rows: admits sequences for which others have to make way, one of each client at most.
 void Schedule::make_way() {
-  uint64_t promised = 0;  // to those that will be admitted without
+  struct Room {
+    uint64_t blocks = 0, slots = 0;
+  };
+  Room promised;  // to those that will be admitted without
   for (Client* client : turns_) {
     if (client->waiting.empty()) continue;
     Sequence& s = **client->waiting.begin();
     const uint64_t own = cache_.blocks_for(s.known());
-    const auto fits = [&](uint64_t freed) {
-      return running_.empty() || blocks_promised() + promised + own <= cache_.blocks().free() + freed;
+    const auto fits = [&](const Room& freed) {
+      if (running_.empty()) return true;
+      if (cache_.has_states() && promised.slots + 1 > cache_.slots().free() + freed.slots) return false;
+      return blocks_promised() + promised.blocks + own <= cache_.blocks().free() + freed.blocks;
     };
-    if (fits(0)) {
-      promised += own;
+    if (fits({})) {
+      promised.blocks += own;
+      ++promised.slots;
       continue;
     }
-    uint64_t freed = 0;  // at most: some may be shared
-    for (const Sequence* other : running_)
-      if (has_to_make_way(*other, s, own)) freed += other->blocks.size() + 1;
+    Room freed;  // at most: some blocks may be shared
+    for (const Sequence* other : running_) {
+      if (!has_to_make_way(*other, s)) continue;
+      freed.blocks += other->blocks.size() + 1;
+      ++freed.slots;
+    }
     if (!fits(freed)) continue;
-    for (Sequence* other = first_to_make_way(s, own); other && !fits(0); other = first_to_make_way(s, own))
-      preempt(*other);
-    if (fits(0) && admit(s))
+    for (Sequence* other = first_to_make_way(s); other && !fits({}); other = first_to_make_way(s)) preempt(*other);
+    if (fits({}) && admit(s))
       client->prompts.insert(std::upper_bound(client->prompts.begin(), client->prompts.end(), &s, Earlier()), &s);
   }
 }
@@ -200,17 +205,18 @@ void Schedule::make_way() {
 // A preempted client cannot take the blocks back at once: by then it holds half as much, or the sequence is still one
 // of its later completions. The first sequence of a client is spared until what would be computed again is no more than
 // what it has gained since it was admitted: so even if there is always a new client, it ends after twice the work.
-bool Schedule::has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const {
+bool Schedule::has_to_make_way(const Sequence& other, const Sequence& s) const {
   if (&other == other.client->first && !other.is_worth_its_prompt()) return false;
   if (other.task.request.priority > s.task.request.priority) return false;
   if (other.client == s.client) return s.ordinal() == 0 && other.ordinal() > 0;
-  return much_more * (s.client->held + blocks) <= other.client->held;
+  const uint64_t wanted = cache_.blocks_for(s.known()) + slot_blocks_;
+  return much_more * (s.client->held + wanted) <= other.client->held;
 }
 
-Sequence* Schedule::first_to_make_way(const Sequence& s, uint64_t blocks) const {
+Sequence* Schedule::first_to_make_way(const Sequence& s) const {
   Sequence* found = nullptr;
   for (auto other = running_.rbegin(); other != running_.rend(); ++other)
-    if (has_to_make_way(**other, s, blocks) && (!found || yields_before(**other, *found))) found = *other;
+    if (has_to_make_way(**other, s) && (!found || yields_before(**other, *found))) found = *other;
   return found;
 }
 
@@ -223,8 +229,9 @@ void Schedule::charge(double seconds) {
 
 bool Schedule::only_streams() const {
   return waiting_ == 0 && !plan_.empty() && plan_.size() == running_.size() &&
-         std::all_of(plan_.begin(), plan_.end(),
-                     [](const Planned& p) { return p.sequence->streaming() && p.sequence->proposed.empty(); });
+         std::all_of(plan_.begin(), plan_.end(), [](const Planned& p) {
+           return p.sequence->streaming() && p.rows == 1 && p.sequence->proposed.empty();
+         });
 }
 
 void Schedule::add(Sequence& s, uint32_t rows) {
@@ -236,13 +243,16 @@ void Schedule::add(Sequence& s, uint32_t rows) {
 void Schedule::plan_streams() {
   // If there are more streams than rows, they take turns.
   const bool others = waiting_ > 0 || running_.size() > streams_.size();
-  const size_t max_streams = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
-  if (streams_.size() > max_streams)
+  const uint32_t max_rows = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
+  size_t rows = 0;
+  for (const Sequence* s : streams_) rows += s->behind();
+  if (rows > max_rows)
     std::stable_sort(streams_.begin(), streams_.end(),
                      [](const Sequence* a, const Sequence* b) { return a->planned_step < b->planned_step; });
   for (Sequence* s : streams_) {
-    if (plan_.size() == max_streams) return;
-    if (s->state == Sequence::State::running && make_room(*s, s->known())) add(*s, 1);
+    if (load_.rows == max_rows) return;
+    if (s->state == Sequence::State::running && make_room(*s, s->known()))
+      add(*s, std::min(s->behind(), max_rows - uint32_t(load_.rows)));
   }
 }
 
@@ -284,10 +294,12 @@ Sequence* Schedule::next_prompt(Client& client, bool& full) {
 // False: there is no time left for another. `others`: the batch has prompts already.
 bool Schedule::plan_prompt(Sequence& s, double seconds, bool others) {
   if (s.long_text != long_texts_) return true;  // it was admitted, and waits for its turn
-  const uint64_t block = cache_.next_block(s);
+  const uint64_t block = cache_.has_states() ? 0 : cache_.next_block(s);
   if (block && cache_.can_reuse_next(s) && is_being_computed(block)) return true;
+  if (awaits_snapshot(s)) return true;
   cache_.reuse_partial(s);
-  const uint32_t possible = std::min({s.behind(), rows_left(), rows_by_scored(s)});
+  const uint32_t possible =
+      std::min({s.behind(), rows_left(), rows_by_scored(s), cache_.next_snapshot(s) - s.computed});
   if (possible == 0) return rows_left() > 0;
   if (whole_prompts_ && possible < s.behind()) return true;  // a shorter one may fit
   uint32_t rows = pace_.rows_within(seconds, load_, s.computed, possible);
@@ -335,6 +347,18 @@ bool Schedule::is_being_computed(uint64_t block) const {
   return std::find(being_computed_.begin(), being_computed_.end(), block) != being_computed_.end();
 }
 
+// Whether a sequence of the batch is on its way to a snapshot that this one can begin with.
+bool Schedule::awaits_snapshot(const Sequence& s) const {
+  if (!cache_.has_states() || !cache_.shares(s)) return false;
+  return std::any_of(plan_.begin(), plan_.end(), [&](const Planned& p) {
+    const Sequence& other = *p.sequence;
+    if (other.streaming() || other.long_text != s.long_text) return false;
+    const uint32_t position = cache_.next_snapshot(other);
+    return position > s.computed && position <= s.next_wanted() &&
+           std::equal(s.tokens.begin(), s.tokens.begin() + position, other.tokens.begin());
+  });
+}
+
 // To the running sequences: those that their known tokens need, and one more for each to grow into.
 uint64_t Schedule::blocks_promised() const {
   uint64_t needed = running_.size();
@@ -345,11 +369,12 @@ uint64_t Schedule::blocks_promised() const {
   return needed;
 }
 
-// There must be blocks for all its known tokens, beside those that are promised.
+// There must be blocks for all its known tokens, beside those that are promised, and a slot if it has a state.
 bool Schedule::admit(Sequence& s) {
   const uint64_t needed = blocks_promised();
   const uint32_t own = cache_.blocks_for(s.known());
   if (!running_.empty() && needed >= cache_.blocks().free()) return false;
+  if (cache_.has_states() && cache_.slots().free() == 0) return false;
   s.long_text = is_long(s);
   cache_.release(s);  // it has none: this sets where its text begins
   cache_.reuse_blocks(s);
@@ -357,148 +382,10 @@ bool Schedule::admit(Sequence& s) {
     cache_.release(s);
     return false;
   }
+  check(cache_.take_slot(s), "a slot is free");
   remove(s);
   run(s);
   return true;
-}
-
-void Schedule::price_proposals() {
-  const double all = pace_.usual(load_), row = pace_.usual(load_.with(1, 0)) - all;
-  // without proposals, batches might follow one another, which is faster
-  const double plain = following_pace_.measured() && only_streams() ? std::min(all, following_pace_.usual(load_)) : all;
-  price_ = {.row = row * double(plan_.size()) / plain, .once = all / plain - 1};
-}
-
-void Schedule::price_draft() {
-  if (!draft_) return;
-  const double single = pace_.usual(plain_.load), row = pace_.usual(plain_.load.with(1, 0)) - single;
-  // Where single batches are taken to be faster than those that follow one another, only prompts were measured.
-  const double plain = plain_.follows && following_pace_.measured() ? following_pace_.usual(plain_.load) : single;
-  draft_price_ = {.row = (row * double(plan_.size()) + draft_->seconds_for(plain_.streams)) / plain,
-                  .once = std::max(single, plain) / plain - 1};
-}
-
-void Schedule::learn_following(const Load& load, double seconds) {
-  ++batches_;
-  charge(seconds);
-  following_pace_.learn(load, seconds);
-  price_draft();
-}
-
-Schedule::Proposals Schedule::next_proposals(Sequence& s) const {
-  if (!s.speculates || !s.streaming() || !pace_.measured()) return {};
-  const uint32_t limit = std::min(s.task.request.max_tokens - s.generated - 1, context_ - s.known());
-  if (limit == 0) return {};
-  const auto proposals = [&](uint32_t count, Sequence::Proposer by, const Payoff& payoff) -> Proposals {
-    return {count, by, payoff.expect(count) - count * price_.row, payoff.trying(), s.always_speculates};
-  };
-  if (const auto forced = uint32_t(s.forced_tokens().size()); forced > 0) {
-    const uint32_t pays = s.always_speculates ? forced : s.forced_payoff.next(price_);
-    if (pays > 0) return proposals(std::min({forced, pays, limit}), Sequence::Proposer::grammar, s.forced_payoff);
-  }
-  const auto by_lookup = [&](uint32_t count) -> Proposals {
-    if (count == 0 || !s.lookup_proposes()) return {};
-    return proposals(std::min(count, limit), Sequence::Proposer::lookup, s.payoff);
-  };
-  if (!draft_ || !draft_->can_propose(s))
-    return by_lookup(s.always_speculates ? forced_proposals : s.payoff.next(price_));
-  if (s.always_speculates) return {std::min(draft_->max_proposals(), limit), Sequence::Proposer::draft};
-  const Proposals found = by_lookup(s.payoff.next(price_));
-  // The price is known when plain batches have followed one another, if they can.
-  if (!following_pace_.measured() && s.generated < first_drafted) return found;
-  const Proposals drafted{std::min(s.draft_payoff.next(draft_price_), limit), Sequence::Proposer::draft};
-  const bool lookup_pays =
-      drafted.count == 0 || s.payoff.rate(found.count, price_) >= s.draft_payoff.rate(drafted.count, draft_price_);
-  return found.count > 0 && lookup_pays ? found : drafted;
-}
-
-// If proposals make a batch slower by `once`, all its streams lose that part of a token.
-bool Schedule::pays(const Bet& bet) const {
-  if (!bet.any_) return false;
-  if (bet.always_) return true;
-  if (plan_.size() > 1 && plain_.follows && following_is_to_be_measured()) return false;
-  if (bet.gain_ >= price_.once * double(plan_.size())) return true;
-  return bet.tries_ && (plan_.size() == 1 || batches_ >= next_try_);
-}
-
-// Before that the price is not known, and a crowd in which there is always a stream with proposals would never learn
-// it. Not every backend has batches that follow others.
-bool Schedule::following_is_to_be_measured() const {
-  return !following_pace_.measured() && might_follow_ < enough_that_might_follow;
-}
-
-void Schedule::plan_proposals(double seconds) {
-  plain_ = {.load = load_, .follows = only_streams()};
-  might_follow_ += plain_.follows;
-  for (const Planned& p : plan_)
-    if (p.sequence->streaming()) plain_.streams = plain_.streams.with(1, p.sequence->computed);
-  price_proposals();
-  price_draft();
-  drafted_.clear();
-  Bet bet;
-  std::vector<Proposals> proposals;
-  for (const Planned& p : plan_) {
-    Sequence& s = *p.sequence;
-    if (draft_ && !draft_->can_propose(s)) draft_->release(s);  // it never will again
-    proposals.push_back(next_proposals(s));
-    bet.add(proposals.back());
-    if (proposals.back().count == 0 || proposals.back().by != Sequence::Proposer::draft) continue;
-    // a prompt takes the draft a step or more
-    drafted_.push_back({&s, draft_->is_behind(s) ? 1 : proposals.back().count});
-  }
-  const bool pays_for_all = pays(bet);
-  if (pays_for_all && bet.tries_) next_try_ = batches_ + uint64_t(batches_between_tries * price_.once);
-  for (size_t i = 0; i < plan_.size(); ++i) {
-    Sequence& s = *plan_[i].sequence;
-    auto [count, by, gain, tries, always] = proposals[i];
-    s.proposer = by;
-    if (count == 0 || by == Sequence::Proposer::draft || !pays_for_all) continue;
-    count = room_for(s, pace_.rows_within(seconds, load_, s.known(), std::min(count, rows_left())));
-    if (by == Sequence::Proposer::grammar)
-      s.proposed.assign(s.forced.begin(), s.forced.begin() + count);
-    else
-      s.proposed = s.lookup.propose(count);
-    s.cut_proposals();
-    load_ = load_.with(s.proposed.size(), s.known());
-  }
-  plan_drafted(seconds);
-}
-
-// How many of `count` proposals there are blocks for, without a preemption.
-uint32_t Schedule::room_for(Sequence& s, uint32_t count) {
-  if (short_text_ && !s.long_text) count = std::min(count, short_text_ - std::min(short_text_, s.known()));
-  cache_.grow(s, s.known() + count);
-  return std::min(count, cache_.capacity(s) - s.known());
-}
-
-// As many proposals for each as there is time for. A stream alone delays no other: its proposals may take as long as
-// they pay, and only what the draft has to catch up with is bound to the time that a stream may stall.
-void Schedule::plan_drafted(double seconds) {
-  drafting_ = 0;
-  const bool delays_others = plan_.size() > 1;
-  const double each = draft_ ? draft_->seconds_for(plain_.streams) : 0;
-  uint32_t count = 0;
-  for (const Draft::Wanted& w : drafted_) count = std::max(count, w.count);
-  Load all;  // with as many proposals for each
-  for (; count > 0; --count) {
-    const double time = delays_others ? seconds - count * each : INFINITY;
-    all = load_;
-    bool fits = true;
-    for (const Draft::Wanted& w : drafted_) {
-      const uint32_t rows = std::min(w.count, count), known = w.sequence->known();
-      fits = fits && rows <= limits_.rows - all.rows && pace_.rows_within(time, all, known, rows) == rows;
-      all = all.with(rows, known);
-    }
-    if (fits) break;
-  }
-  if (count == 0) return;
-  for (Draft::Wanted& w : drafted_) w.count = room_for(*w.sequence, std::min(w.count, count));
-  std::erase_if(drafted_, [](const Draft::Wanted& w) { return w.count == 0; });
-  const double left = seconds - pace_.expect(all);
-  // alone, it catches up at least as fast as a prompt beside streams would be read
-  const double catch_up = delays_others ? left : std::max(left, min_extra * pace_.usual(plain_.load));
-  drafting_ = draft_->propose(drafted_, catch_up, delays_others ? left : INFINITY);
-  for (const Draft::Wanted& w : drafted_) load_ = load_.with(w.sequence->proposed.size(), w.sequence->known());
 }
 
 bool Schedule::make_room(Sequence& s, uint32_t tokens) {
@@ -515,7 +402,7 @@ bool Schedule::make_room(Sequence& s, uint32_t tokens) {
 
 void Schedule::preempt(Sequence& s) {
   ++preemptions_;
-  s.client->held -= std::min<uint64_t>(s.client->held, s.blocks.size());
+  s.client->held -= std::min<uint64_t>(s.client->held, held_by(s));
   remove(s);
   cache_.release(s);
   if (draft_) draft_->release(s);

@@ -30,7 +30,7 @@ struct Client {
 
   // In the plan that is being made:
   double turn = 0;                  // the lowest goes first
-  uint64_t held = 0;                // blocks of its running sequences
+  uint64_t held = 0;                // by its running sequences: blocks, and slots as Schedule::slot_blocks_ says
   const Sequence* first = nullptr;  // of these: the last to be preempted
   std::vector<Sequence*> prompts;   // that are running, by deadline
   size_t next_prompt = 0;           // of these, in this plan
@@ -62,7 +62,8 @@ class Schedule {
         pace_(pace),
         following_pace_(following_pace),
         draft_(draft),
-        whole_prompts_(whole_prompts) {}
+        whole_prompts_(whole_prompts),
+        slot_blocks_(limits.state_slots ? std::max(1u, limits.kv_blocks / limits.state_slots) : 0) {}
 
   void arrive(Sequence& s);  // first of all, and once: it is pending
   void wait(Sequence& s);
@@ -122,8 +123,9 @@ class Schedule {
   void choose_length();
   void count_clients();
   void make_way();
-  bool has_to_make_way(const Sequence& other, const Sequence& s, uint64_t blocks) const;
-  Sequence* first_to_make_way(const Sequence& s, uint64_t blocks) const;
+  bool has_to_make_way(const Sequence& other, const Sequence& s) const;
+  Sequence* first_to_make_way(const Sequence& s) const;
+  uint64_t held_by(const Sequence& s) const { return s.blocks.size() + slot_blocks_; }
   void plan_streams();
   void plan_prompts(double seconds);
   Sequence* next_prompt(Client& client, bool& full);
@@ -133,6 +135,7 @@ class Schedule {
   uint32_t room_for(Sequence& s, uint32_t count);
   void price_proposals();
   void price_draft();
+  double proposal_rows() const;
   void add(Sequence& s, uint32_t rows);
   uint32_t scored_within(double seconds) const;
   uint32_t scored_rows(const Sequence& s, uint32_t rows) const;
@@ -145,7 +148,11 @@ class Schedule {
   bool is_planned(const Sequence& s) const { return s.planned_step == step_; }
   bool following_is_to_be_measured() const;
   bool is_being_computed(uint64_t block) const;
+  bool awaits_snapshot(const Sequence& s) const;
   uint32_t rows_left() const { return limits_.rows - uint32_t(load_.rows); }
+
+  // Share of the streams' own time that prompts get, however little is left.
+  static constexpr double min_extra = 0.25;
 
   const model::Limits limits_;
   const double max_stall_;
@@ -156,6 +163,8 @@ class Schedule {
   Pace& following_pace_;      // of batches that follow one another
   Draft* draft_;              // null: there is none
   const bool whole_prompts_;  // a prompt is computed in one batch
+  // What a slot counts for where blocks are compared: the two kinds of room are worth the same. 0: there are no slots.
+  const uint64_t slot_blocks_;
 
   std::unordered_map<uint64_t, Client> clients_;
   std::vector<Client*> turns_;  // those that are not idle, the next one first

@@ -58,6 +58,23 @@ class PromptResults {
 struct Sequence;
 struct Client;
 
+// The recurrent state of a sequence, if the model has any. All slots that it names are held by the sequence.
+struct Recurrent {
+  uint32_t slot = StateSlots::none;    // while it runs: the state after its computed tokens
+  uint32_t before = StateSlots::none;  // with proposals in the batch: a copy of the state before it,
+  uint32_t before_computed = 0;        // after this many tokens
+  uint32_t again = 0;                  // tokens to compute again, because proposals after them were wrong
+
+  // Snapshots.
+  struct Unconfirmed {
+    uint32_t position, slot;
+  };
+  std::vector<Unconfirmed> unconfirmed = {};  // copies made behind batches whose results were not taken yet
+  uint32_t last = 0;                          // the position of the last one that it has taken or found
+  uint32_t parting = 0;                       // up to here the cache has the blocks of its text
+  StateSlots::Prefix tail = 0;                // the last one after generated tokens, which the next one replaces
+};
+
 // A request in the engine.
 struct Task {
   Task(Request wanted, const model::Model& model) : request(std::move(wanted)), results(request, model) {}
@@ -128,6 +145,7 @@ struct Sequence {
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
   // Longer than Model::short_text: its keys are rotated otherwise, so it shares none with texts that are not.
   bool long_text = false;
+  Recurrent recurrent;
 
   // Times.
   double first_token_at = 0, last_token_at = 0;
@@ -142,7 +160,8 @@ struct Sequence {
   bool is_worth_its_prompt() const { return known() >= 2 * admitted_known; }  // what it was admitted with has doubled
   // The first row of which more than its KV is wanted: rows before it can come from the prefix cache.
   uint32_t next_wanted() const { return std::min(known() - 1, task.results.next()); }
-  bool streaming() const { return generated > 0 && behind() == 1; }  // its reader waits for the next token
+  // Its reader waits for the next token, which is picked after one row, and those of tokens to compute again.
+  bool streaming() const { return generated > 0 && behind() == 1 + recurrent.again; }
 
   void share_prompt(const Sequence& first);      // which has computed it
   void index_prompt();                           // for speculation: once, before its first token

@@ -194,7 +194,8 @@ class Backend {
 
   // Of the KV cache, in all layers, from the first to the second; between two batches.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;
-  // Of the recurrent states, in all layers, from the first slot to the second; between two batches.
+  // Of the recurrent states, in all layers, from the first slot to the second; between two batches, in order: after all
+  // that were begun before it, whose results may still have to be taken, and before one that follows them.
   virtual void copy_state(uint32_t, uint32_t) { check(false, "a backend for models with recurrent states"); }
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }

@@ -112,6 +112,43 @@ TYPED_TEST(DraftTest, IsAlwaysRightIfItIsTheSameModel) {
   EXPECT_LT(fixture.metrics().steps, 20u);
 }
 
+// The draft has a recurrent state, or the model, or both: each goes back where proposals are wrong.
+TYPED_TEST(DraftTest, HasStates) {
+  for (const double right : {0.5, 0.9, 1.0})
+    for (const auto& [slots, draft_slots] :
+         std::array<std::array<uint32_t, 2>, 4>{{{0, 30}, {30, 0}, {30, 30}, {4, 5}}}) {
+      SCOPED_TRACE(fmt::format("right {}, {} and {} slots", right, slots, draft_slots));
+      DraftOptions with{.right = right, .limits = fake_limits(400, 32)};
+      with.draft_limits = with.limits;
+      with.limits.state_slots = slots;
+      with.draft_limits->state_slots = draft_slots;
+      DraftFixture<TypeParam> fixture(with);
+      bool constrained = false;
+      for (Request& request : std::vector(requests_of_every_kind())) {
+        if (std::exchange(constrained, !constrained)) request.constraint = pairs();
+        fixture.submit(request);
+      }
+      fixture.run();
+      fixture.expect_as_alone();
+      EXPECT_EQ(fixture.metrics().faults + fixture.metrics().draft_faults, 0u);
+      EXPECT_GT(fixture.metrics().draft_accepted, draft_slots == 5 ? 20u : 50u);
+      EXPECT_TRUE(right < 1 || fixture.metrics().draft_accepted == fixture.metrics().draft_proposed);
+      EXPECT_EQ(fixture.draft.copied_states > 0, draft_slots > 0);
+    }
+}
+
+// It needs two slots for each sequence.
+TYPED_TEST(DraftTest, ProposesNothingWithoutSlots) {
+  DraftOptions with{.draft_limits = fake_limits(200)};
+  with.draft_limits->state_slots = 1;
+  DraftFixture<TypeParam> fixture(with);
+  fixture.submit(greedy(some_tokens(9), 40));
+  fixture.run();
+  fixture.expect_as_alone();
+  EXPECT_EQ(fixture.metrics().draft_proposed, 0u);
+  EXPECT_EQ(fixture.metrics().draft_faults, 0u);
+}
+
 // The draft picks among the tokens that a constraint allows.
 TYPED_TEST(DraftTest, KeepsConstraints) {
   for (const double right : {0.5, 1.0}) {

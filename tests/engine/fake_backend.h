@@ -1,5 +1,6 @@
 // A model without layers. Its logits are a function of the text that it reads through its block table, and of nothing
-// else: a block that is shared wrongly, stale or never written changes the tokens. Time is virtual.
+// else: a block that is shared wrongly, stale or never written changes the tokens. With slots for recurrent states they
+// are also a function of the state, which must be that of the text: any other changes the tokens too. Time is virtual.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -25,11 +26,20 @@ struct Cell {
   uint64_t depth = 0;
 };
 
+// What a slot holds: a function of all tokens up to a position.
+struct Recurrent {
+  uint64_t text = 7;
+  uint32_t tokens = 0;
+  Recurrent next(uint32_t token) const { return {mixed(text, token), tokens + 1}; }
+  bool operator==(const Recurrent&) const = default;
+};
+
 // All that was read up to a position.
 class Reading {
  public:
   Cell next(uint32_t token, uint32_t position) const { return {token, position, mixed(state_, token)}; }
   void read(const Cell& cell) {
+    recurrent_ = recurrent_.next(cell.token);
     state_ = mixed(mixed(state_, cell.depth), uint64_t(cell.token) << 32 | cell.position);
     std::rotate(recent_.begin(), recent_.begin() + 1, recent_.end());
     recent_.back() = cell.token;
@@ -39,12 +49,18 @@ class Reading {
     for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, i) >> 40) * 0x1p-22f - 2;
     if (recent_[0] < to.size()) to[recent_[0]] += model.logit_softcap;
   }
+  void see(const Recurrent& state) {
+    EXPECT_EQ(state.tokens, recurrent_.tokens) << "the state is that after another token";
+    EXPECT_EQ(state.text, recurrent_.text) << "the state is that of another text";
+    if (state != recurrent_) state_ = mixed(state_, state.text);
+  }
   void state(std::span<float> to) const {  // from -1 to 1
     for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, ~i) >> 40) * 0x1p-23f - 1;
   }
 
  private:
   uint64_t state_ = 1;
+  Recurrent recurrent_;  // as it should be
   std::array<uint32_t, 5> recent_{~0u, ~0u, ~0u, ~0u, ~0u};
 };
 
@@ -71,7 +87,11 @@ struct Cost {  // seconds
 class FakeBackend : public IdleBackend {
  public:
   FakeBackend(const model::Model& model, const model::Limits& limits, uint64_t seed = 1)
-      : model_(model), limits_(limits), cells_(size_t(limits.kv_blocks) * limits.block_tokens), random_(seed) {}
+      : model_(model),
+        limits_(limits),
+        cells_(size_t(limits.kv_blocks) * limits.block_tokens),
+        slots_(limits.state_slots, {.text = 0, .tokens = ~0u}),
+        random_(seed) {}
 
   std::string describe() const override { return "fake"; }
   void begin(const model::Batch& batch) override;
@@ -85,6 +105,12 @@ class FakeBackend : public IdleBackend {
     const size_t size = limits_.block_tokens;
     std::copy_n(cells_.begin() + ptrdiff_t(from * size), size, cells_.begin() + ptrdiff_t(to * size));
   }
+  void copy_state(uint32_t from, uint32_t to) override {
+    EXPECT_NE(from, to);
+    if (std::exchange(copy_fault, false)) throw std::runtime_error("a fault of a copy");
+    ++copied_states;
+    slots_.at(to) = slots_.at(from);
+  }
   bool usable() const override { return usable_; }
 
   void fault(const std::string& reason, bool for_good = false) {  // in the next batch
@@ -96,7 +122,8 @@ class FakeBackend : public IdleBackend {
   double* other_clock = nullptr;  // of a backend that waits for this one
   Cost cost;
   std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
-  uint32_t copied = 0, kept_states = 0;
+  uint32_t copied = 0, copied_states = 0, kept_states = 0;
+  bool copy_fault = false;         // in the next copy of a state
   size_t max_outputs = 0;          // of a batch
   uint64_t rows = 0, batches = 0;  // computed
 
@@ -116,6 +143,12 @@ class FakeBackend : public IdleBackend {
     for (uint32_t i = 0; i < positions; ++i) reading.read(cell(table, i));
     return reading;
   }
+  void expect_slots(const model::Batch& batch) const {
+    EXPECT_EQ(batch.slots.size(), slots_.empty() ? 0 : batch.blocks.size());
+    std::vector<uint32_t> sorted = batch.slots;
+    std::sort(sorted.begin(), sorted.end());
+    EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end()) << "two sequences share a slot";
+  }
   void pass_time(const model::Batch& batch);
   void fail_if_due() {  // after it has written: what is in the cache is invalid
     if (fault_.empty()) return;
@@ -126,6 +159,7 @@ class FakeBackend : public IdleBackend {
   const model::Model& model_;
   const model::Limits limits_;
   std::vector<Cell> cells_;
+  std::vector<Recurrent> slots_;
   std::mt19937_64 random_;
   std::vector<float> logits_, states_;
   std::string fault_;
@@ -159,6 +193,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   EXPECT_TRUE(std::is_partitioned(rows_of.begin(), rows_of.end(), [](uint32_t count) { return count == 1; }))
       << "sequences with one row come first";
   std::vector<bool> seen(batch.blocks.size());
+  expect_slots(batch);
   Reading reading;
   size_t output = 0, state = 0;
   for (uint32_t row = 0; row < batch.tokens.size(); ++row) {
@@ -173,6 +208,11 @@ inline void FakeBackend::begin(const model::Batch& batch) {
       reading = read(batch.blocks[sequence], position);
     }
     reading = feed(batch.blocks[sequence], batch.tokens[row], position, reading);
+    if (!slots_.empty()) {
+      Recurrent& own = slots_.at(batch.slots[sequence]);
+      own = (position == 0 ? Recurrent() : own).next(batch.tokens[row]);
+      reading.see(own);
+    }
     if (state < batch.states.size() && batch.states[state] == row)
       reading.state(std::span(states_).subspan(state++ * model_.width, model_.width));
     if (output == batch.outputs.size() || batch.outputs[output] != row) continue;

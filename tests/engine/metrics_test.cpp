@@ -105,6 +105,12 @@ TEST(Metrics, HaveOneNameEach) {
   metrics.draft_proposed = 29;
   metrics.draft_accepted = 30;
   metrics.draft_faults = 31;
+  metrics.snapshots_taken = 33;
+  metrics.snapshots_found = 34;
+  metrics.snapshots_dropped = 35;
+  metrics.slots_in_use = 36;
+  metrics.snapshots = 37;
+  metrics.slots_all = 38;
   for (Histogram* value :
        {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds, &metrics.prompt_tokens,
         &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
@@ -139,6 +145,12 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_kv_blocks:in_use", 18},
                                                {"heddle_kv_blocks:cached", 19},
                                                {"heddle_kv_blocks:all", 20},
+                                               {"heddle_state_snapshots_total:taken", 33},
+                                               {"heddle_state_snapshots_total:found", 34},
+                                               {"heddle_state_snapshots_total:dropped", 35},
+                                               {"heddle_state_slots:in_use", 36},
+                                               {"heddle_state_slots:snapshot", 37},
+                                               {"heddle_state_slots:all", 38},
                                                {"heddle_queue_seconds", 21},
                                                {"heddle_time_to_first_token_seconds", 22},
                                                {"heddle_inter_token_seconds", 23},

@@ -7,21 +7,6 @@
 namespace heddle::test::fake {
 namespace {
 
-template <class Backend = FakeBackend>
-Tally simulate(const Traffic& traffic, uint64_t seed) {
-  SCOPED_TRACE(fmt::format("seed {}", seed));
-  Simulation<Backend> simulation(traffic, seed);
-  const Tally tally = simulation.run();
-  EXPECT_GT(tally.whole, traffic.requests / 2);
-  EXPECT_GT(tally.cancelled, 0u);
-  EXPECT_GT(tally.metrics.prompt_cached, tally.metrics.prompt_computed / 5);
-  // Priorities differ by up to 4 s. Of those open at a time few take longer than 0.2 s, if each were alone.
-  const double later = traffic.clients > 1 ? 30 : 0;  // the fourth of completions asked for together waits 30 s longer
-  EXPECT_LT(tally.longest_wait, 4 + 0.2 * traffic.open + later);
-  if (::testing::Test::HasFailure()) fmt::print("with seed {}, after {} steps\n", seed, tally.steps);
-  return tally;
-}
-
 void with_room(uint32_t requests, uint64_t seed) {
   Traffic traffic{.requests = requests, .limits = fake_limits(800, 4, 256)};
   const Tally tally = simulate(traffic, seed);

@@ -24,7 +24,9 @@ struct Traffic {
   double fault = 0;        // chance in a step
   double unusable = 0;     // the same
   bool penalties = true;   // in some requests
+  double turns = 0;        // part of requests that continue a completion: its prompt, the answer, and something new
   uint32_t clients = 1;
+  double cached = 0.2;  // tokens of prompts that are found in the cache, at least, for each one that is computed
   std::optional<model::Limits> draft;  // of a draft model
   double draft_right = 1;              // part of its logits that are those of the model
 };
@@ -64,6 +66,7 @@ class Simulation {
       if (chance(traffic_.fault)) backend_.fault("a fault");
       if (chance(traffic_.unusable)) backend_.fault("the end", true);
       if (draft_ && chance(traffic_.fault)) draft_->fault("a fault of the draft");
+      if (traffic_.limits.state_slots && chance(traffic_.fault)) backend_.copy_fault = true;
       const bool idle = engine_->idle();
       const bool worked = engine_->step();
       EXPECT_EQ(worked, !idle);
@@ -76,6 +79,8 @@ class Simulation {
     EXPECT_TRUE(engine_->idle());
     tally_.metrics = engine_->metrics();
     EXPECT_EQ(tally_.metrics.blocks_in_use, 0u);
+    EXPECT_EQ(tally_.metrics.slots_in_use, 0u);
+    EXPECT_EQ(tally_.metrics.snapshots_taken - tally_.metrics.snapshots_dropped, tally_.metrics.snapshots);
     EXPECT_EQ(tally_.metrics.waiting + tally_.metrics.running, 0u);
     return tally_;
   }
@@ -122,6 +127,12 @@ class Simulation {
     if (!one_in(3)) {  // begins as others do
       const auto& beginning = beginnings_[below(beginnings_.size())];
       std::copy_n(beginning.begin(), below(length + 1), r.prompt.begin());
+    }
+    if (chance(traffic_.turns) && !conversations_.empty()) {
+      const auto& before = conversations_[below(conversations_.size())];
+      const uint32_t capacity = traffic_.limits.kv_blocks * traffic_.limits.block_tokens;
+      if (before.size() + length < std::min(traffic_.context, capacity))
+        r.prompt.insert(r.prompt.begin(), before.begin(), before.end());
     }
     r.max_tokens = one_in(20) ? engine::no_limit : uint32_t(1 + below(traffic_.longest_answer));
     if (one_in(20)) r.max_tokens = 0;
@@ -225,6 +236,7 @@ class Simulation {
     EXPECT_TRUE(failed || !finished || event.finish_reason == engine::FinishReason::stop);
     tally_.failed += failed;
     tally_.whole += !cancelled && !failed;
+    if (traffic_.turns > 0) remember(w, answer);
     EXPECT_EQ(event.generated, answer.picks.size());
     EXPECT_EQ(event.prompt_tokens, w.request.prompt.size());
     EXPECT_LE(event.cached_tokens, event.prompt_tokens);
@@ -232,6 +244,12 @@ class Simulation {
     const auto& limits = traffic_.limits;
     expect_same(answer, answer_alone(model_, w.request, event.index, limits.kv_blocks * limits.block_tokens),
                 !cancelled && !failed && !finished);
+  }
+
+  void remember(const Watched& w, const Answer& answer) {
+    if (conversations_.size() > 10) conversations_.erase(conversations_.begin());
+    std::vector<uint32_t>& all = conversations_.emplace_back(w.request.prompt);
+    for (const uint32_t token : answer.tokens()) all.push_back(token);
   }
 
   void expect_adds_up(const Watched& w, const engine::Event& event) {
@@ -266,8 +284,25 @@ class Simulation {
   std::optional<Backend> draft_;
   std::optional<engine::Engine> engine_;
   std::array<std::vector<uint32_t>, 6> beginnings_;
+  std::vector<std::vector<uint32_t>> conversations_;  // that ended last
   std::unordered_map<engine::RequestId, Watched> watched_;
   Tally tally_;
 };
+
+// With what every simulation shows.
+template <class Backend = FakeBackend>
+Tally simulate(const Traffic& traffic, uint64_t seed) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  Simulation<Backend> simulation(traffic, seed);
+  const Tally tally = simulation.run();
+  EXPECT_GT(tally.whole, traffic.requests / 2);
+  EXPECT_GT(tally.cancelled, 0u);
+  EXPECT_GT(double(tally.metrics.prompt_cached), traffic.cached * double(tally.metrics.prompt_computed));
+  // Priorities differ by up to 4 s. Of those open at a time few take longer than 0.2 s, if each were alone.
+  const double later = traffic.clients > 1 ? 30 : 0;  // the fourth of completions asked for together waits 30 s longer
+  EXPECT_LT(tally.longest_wait, 4 + 0.2 * traffic.open + later);
+  if (::testing::Test::HasFailure()) fmt::print("with seed {}, after {} steps\n", seed, tally.steps);
+  return tally;
+}
 
 }  // namespace heddle::test::fake
