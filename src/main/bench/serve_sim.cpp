@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <span>
 #include <thread>
 
 #include "base/clock.h"
@@ -28,21 +30,29 @@ TrafficOptions traffic_of(const BenchServeOptions& options) {
                          .requests = options.requests,
                          .rate = options.rate,
                          .shared = options.shared,
-                         .seed = options.seed};
+                         .seed = options.seed,
+                         .turns = options.turns};
+  if (options.turns == 0) throw Error("--turns: expected at least one, found 0");
+  if (options.turns > 1 && !options.long_one.empty())
+    throw Error("--turns: expected one turn with --long, found {}", options.turns);
   if (!options.long_one.empty()) traffic.long_one = long_prompt(options.long_one);
   return traffic;
 }
 
+// Tokens of all turns of a conversation, without those that all begin with.
+uint64_t longest_turns(const TrafficOptions& traffic) {
+  return traffic.turns * (uint64_t(traffic.prompts.longest()) + traffic.answers.longest());
+}
 // Tokens of the longest stream.
 uint64_t longest(const TrafficOptions& traffic) {
-  const uint64_t usual = traffic.requests ? uint64_t(traffic.shared) + traffic.prompts.longest() : 0;
-  return std::max<uint64_t>(usual, traffic.long_one ? traffic.long_one->tokens : 0) + traffic.answers.longest();
+  const uint64_t usual = traffic.requests ? traffic.shared + longest_turns(traffic) : 0;
+  return std::max<uint64_t>(usual, traffic.long_one ? traffic.long_one->tokens + traffic.answers.longest() : 0);
 }
 
 // Tokens that all streams have at once, if they are as long as can be.
 uint64_t enough_cache(const TrafficOptions& traffic, uint32_t at_once) {
   const uint64_t streams = at_once ? std::min(at_once, traffic.requests) : traffic.requests;
-  const uint64_t usual = uint64_t(traffic.prompts.longest()) + traffic.answers.longest() + model::Limits().block_tokens;
+  const uint64_t usual = longest_turns(traffic) + model::Limits().block_tokens;
   return traffic.shared + streams * usual + (traffic.long_one ? longest(traffic) : 0);
 }
 
@@ -51,11 +61,11 @@ struct Stream {
   double due = 0;              // seconds; when it arrived, whether or not the engine had time for it
   double first = 0, last = 0;  // tokens
   uint32_t prompt = 0, cached_tokens = 0, generated = 0;
-  engine::FinishReason finish_reason = engine::FinishReason::none;  // none: refused
+  engine::FinishReason finish_reason = engine::FinishReason::none;  // none: refused, or the turn before it ended early
 };
 
 struct Traffic {
-  std::vector<Stream> streams;     // as they arrived
+  std::vector<Stream> streams;     // (turns, conversations), as they arrived
   std::vector<double> gaps;        // seconds between tokens of a stream, of all of them
   double seconds = 0;              // from the first arrival to the last token
   uint64_t answers = 0;            // a hash of all tokens of all streams: equal if all completions are
@@ -67,33 +77,42 @@ struct Traffic {
 
 class Run {
  public:
-  Run(engine::Engine& engine, const std::vector<Arrival>& arrivals, uint32_t at_once, engine::Speculation speculation,
-      const std::ostream* log)
-      : engine_(engine), arrivals_(arrivals), at_once_(at_once), speculation_(speculation), progress_(log) {
-    traffic_.streams.resize(arrivals.size());
+  Run(engine::Engine& engine, std::vector<Arrival> arrivals, uint32_t turns, uint32_t at_once,
+      engine::Speculation speculation, const std::ostream* log)
+      : engine_(engine),
+        conversations_(uint32_t(arrivals.size())),
+        arrivals_(std::move(arrivals)),
+        at_once_(at_once),
+        speculation_(speculation),
+        progress_(log) {
+    arrivals_.resize(size_t(conversations_) * turns);
+    traffic_.streams.resize(arrivals_.size());
+    hashes_.resize(arrivals_.size());
   }
 
   Traffic run() {
-    const size_t timed = arrivals_.empty() || arrivals_.back().at ? arrivals_.size() : arrivals_.size() - 1;
+    const size_t timed = arrivals_[conversations_ - 1].at ? conversations_ : conversations_ - 1;
     std::vector<uint32_t> order(timed);  // the long one may come between the others
     for (uint32_t i = 0; i < timed; ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t a, uint32_t b) { return arrivals_[a].at < arrivals_[b].at; });
-    bool untimed = timed < arrivals_.size();
+    bool untimed = timed < conversations_;
     for (size_t next = 0;;) {
+      for (; !later_.empty() && has_room(); later_.pop_front())
+        submit(later_.front(), traffic_.streams[later_.front()].due);
       for (; next < order.size() && has_room() && *arrivals_[order[next]].at <= now(); ++next)
         submit(order[next], at_once_ ? now() : *arrivals_[order[next]].at);
       const bool all_run = in_flight_ > 0 && without_token_ == 0 && (next == order.size() || !has_room());
       if (untimed && (all_run || (next == order.size() && in_flight_ == 0))) {
         untimed = false;
-        submit(uint32_t(arrivals_.size() - 1), now());
+        submit(conversations_ - 1, now());
       }
       if (engine_.step()) {
         traffic_.max_blocks_in_use = std::max(traffic_.max_blocks_in_use, engine_.metrics().blocks_in_use);
         progress_.count("finished", finished_, arrivals_.size(), "requests");
         continue;
       }
-      if (in_flight_ > 0) continue;
+      if (in_flight_ > 0 || !later_.empty()) continue;
       if (next == order.size()) break;
       std::this_thread::sleep_for(std::chrono::duration<double>(std::max(0., *arrivals_[order[next]].at - now())));
     }
@@ -141,6 +160,7 @@ class Run {
       ++stream.generated;
       stream.last = time;
       hashes_[index] = mixed(hashes_[index], event.pick.id + 1);
+      if (!arrivals_[index].later.empty()) arrivals_[index].prompt.push_back(event.pick.id);
       traffic_.seconds = time;
       return;
     }
@@ -149,27 +169,63 @@ class Run {
     ++finished_;
     stream.finish_reason = event.finish_reason;
     stream.cached_tokens = event.cached_tokens;
-    if (event.finish_reason != engine::FinishReason::failed) return;
+    if (event.finish_reason != engine::FinishReason::failed) return next_turn(index, time);
     ++traffic_.failed;
     say(event.reason);
+  }
+  // After the answer, which is part of the prompt by now.
+  void next_turn(uint32_t index, double due) {
+    Arrival& before = arrivals_[index];
+    if (before.later.empty()) return;
+    const uint32_t next = index + conversations_;
+    Arrival& arrival = arrivals_[next];
+    const Arrival::Turn& turn = before.later.front();
+    arrival = {.prompt = std::move(before.prompt), .answer = turn.answer};
+    arrival.prompt.insert(arrival.prompt.end(), turn.prompt.begin(), turn.prompt.end());
+    arrival.later.assign(before.later.begin() + 1, before.later.end());
+    traffic_.streams[next].due = due;
+    later_.push_back(next);
   }
   void say(const std::string& reason) {
     if (traffic_.reason.empty()) traffic_.reason = reason;
   }
 
   engine::Engine& engine_;
-  const std::vector<Arrival>& arrivals_;
+  const uint32_t conversations_;
+  std::vector<Arrival> arrivals_;  // (turns, conversations)
+  std::deque<uint32_t> later_;     // turns after the first that are due
   uint32_t at_once_;
   engine::Speculation speculation_;
   Clock::time_point start_ = Clock::now();
   uint32_t in_flight_ = 0, without_token_ = 0, finished_ = 0;  // streams
   ProgressLine progress_;
-  std::vector<uint64_t> hashes_ = std::vector<uint64_t>(arrivals_.size());
+  std::vector<uint64_t> hashes_;  // of the answers
   Traffic traffic_;
 };
 
 // --- figures --------------------------------------------------------------------------------------------------------
 double share(uint64_t part, uint64_t all) { return all ? double(part) / double(all) : 0; }
+
+// Of the first turns of all conversations, of the second ones, and so on.
+nlohmann::ordered_json turn_figures(const Traffic& traffic, uint32_t turns) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  const size_t conversations = traffic.streams.size() / turns;
+  for (uint32_t turn = 0; turn < turns; ++turn) {
+    std::vector<double> first;
+    uint64_t prompts = 0, cached = 0;
+    for (const Stream& stream : std::span(traffic.streams).subspan(turn * conversations, conversations)) {
+      if (stream.finish_reason == engine::FinishReason::none) continue;
+      if (stream.generated) first.push_back(stream.first - stream.due);
+      prompts += stream.prompt;
+      cached += stream.cached_tokens;
+    }
+    all.push_back({{"prompt_tokens", prompts},
+                   {"cached_tokens", cached},
+                   {"computed_tokens", prompts - cached},
+                   {"first_token_seconds", percentiles(first)}});
+  }
+  return all;
+}
 
 // The figures of a run as JSON, which the table is printed from.
 nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& options) {
@@ -203,6 +259,11 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
       {"rows_per_step", {{"mean", metrics.step_rows.mean()}, {"max", metrics.step_rows.largest()}}},
       {"kv_blocks", {{"max_in_use", traffic.max_blocks_in_use}, {"all", metrics.blocks_all}}},
       {"preemptions", metrics.preemptions},
+      {"state_slots",
+       {{"all", metrics.slots_all},
+        {"snapshots_taken", metrics.snapshots_taken},
+        {"snapshots_found", metrics.snapshots_found},
+        {"snapshots_dropped", metrics.snapshots_dropped}}},
       {"speculation",
        {{"proposed", metrics.proposed},
         {"accepted", metrics.accepted},
@@ -214,6 +275,7 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
     const Stream& last = traffic.streams.back();
     json["long_prompt"] = {{"tokens", last.prompt}, {"first_token_seconds", last.first - last.due}};
   }
+  if (options.turns > 1) json["turns"] = turn_figures(traffic, options.turns);
   if (!traffic.reason.empty()) json["reason"] = traffic.reason;
   return json;
 }
@@ -233,6 +295,12 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
   row("prompt tokens", fmt::format("{}, {:.1f} per second; {} cached ({:.0f} %)", prompts,
                                    number(json["prompt_tokens_per_second"]), cached, 100 * share(cached, prompts)));
   row("first token", percentiles_text(json["first_token_seconds"]));
+  for (size_t turn = 0; json.contains("turns") && turn < json["turns"].size(); ++turn) {
+    const auto& of = json["turns"][turn];
+    row(fmt::format("turn {}", turn + 1).c_str(),
+        fmt::format("{} of {} prompt tokens computed; first token {}", count(of["computed_tokens"]),
+                    count(of["prompt_tokens"]), percentiles_text(of["first_token_seconds"])));
+  }
   row("between tokens", percentiles_text(between));
   row("longest stall",
       fmt::format("{} (prompts of others may cause {})", ms(between["max"]), ms(json["max_stall_seconds"])));
@@ -246,6 +314,10 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
   row("KV cache",
       fmt::format("at most {} of {} blocks in use, {}; {} preemptions", count(json["kv_blocks"]["max_in_use"]),
                   count(json["kv_blocks"]["all"]), name_of(options.device.kv), count(json["preemptions"])));
+  if (const auto& states = json["state_slots"]; count(states["all"]) > 0)
+    row("states", fmt::format("{} slots; {} snapshots taken, {} found, {} dropped", count(states["all"]),
+                              count(states["snapshots_taken"]), count(states["snapshots_found"]),
+                              count(states["snapshots_dropped"])));
   const auto& speculation = json["speculation"];
   row("speculation", fmt::format("{}: {} proposed, {} accepted ({:.0f} %)", options.engine.speculation,
                                  count(speculation["proposed"]), count(speculation["accepted"]),
@@ -275,6 +347,8 @@ void describe_bench_serve(CLI::App& bench, std::ostream& out, std::ostream& err)
   option("-p,--prompt", options->prompts, "Lengths of prompts: 512, or 16-512, or 512:0.8,4096:0.2", "MIX");
   option("-g,--generate", options->answers, "Lengths of completions, the same way", "MIX");
   option("--shared", options->shared, "Tokens that all prompts begin with, before their own", "N");
+  option("--turns", options->turns,
+         "Requests of each conversation: those after the first add a prompt to the one before and its answer", "N");
   option("--long", options->long_one, "One more prompt of L tokens after S seconds, or without @S when all streams run",
          "L@S");
   describe_engine(*command, options->engine);
@@ -299,8 +373,8 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
   const double loading = seconds_since(start);
   if (longest(wanted) > running->model.context)
     throw Error(
-        "{}: expected streams of at most {} tokens, the context, found {} asked for (--prompt, --shared, --long and "
-        "--generate)",
+        "{}: expected streams of at most {} tokens, the context, found {} asked for (--prompt, --shared, --long, "
+        "--generate and --turns)",
         running->model.name, running->model.context, longest(wanted));
 
   with.draft = running->draft_model();
@@ -311,7 +385,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
     out << fmt::format("{}: {}, loaded in {:.2f} s; a KV cache of {} tokens, batches of {} rows\n", running->model.name,
                        running->backend->describe(), loading, tokens, running->limits.rows)
         << std::flush;
-  const Traffic traffic = Run(engine, arrivals, options.at_once, with.speculation, &err).run();
+  const Traffic traffic = Run(engine, arrivals, options.turns, options.at_once, with.speculation, &err).run();
   nlohmann::ordered_json json{
       {"model", running->model.name}, {"backend", running->backend->describe()}, {"kv_tokens", tokens}};
   json.update(figures(traffic, options));

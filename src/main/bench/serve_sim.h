@@ -20,6 +20,7 @@ struct BenchServeOptions {
   double rate = 0;       // per second; 0: all at once
   uint32_t shared = 0;   // tokens that all prompts begin with
   std::string long_one;
+  uint32_t turns = 1;         // of each conversation
   uint32_t cache_tokens = 0;  // 0: enough for all that run at once
   uint64_t seed = 1;
   bool json = false;

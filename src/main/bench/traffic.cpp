@@ -101,17 +101,21 @@ std::vector<Arrival> make_traffic(const TrafficOptions& options, uint32_t vocabu
   const std::vector<uint32_t> shared = random_tokens(options.seed, shared_tokens, options.shared, vocabulary);
   std::vector<Arrival> all;
   double now = 0;
-  const auto add = [&](std::optional<double> at, std::vector<uint32_t> beginning, std::optional<uint32_t> length) {
-    const uint64_t i = all.size();
+  const auto turn = [&](uint64_t i, std::optional<uint32_t> length) -> Arrival::Turn {
     if (!length) length = options.prompts.draw(uniform(i, which_prompt), uniform(i, prompt_length));
-    const std::vector<uint32_t> own = random_tokens(options.seed, own_tokens + i, *length, vocabulary);
+    return {random_tokens(options.seed, own_tokens + i, *length, vocabulary),
+            options.answers.draw(uniform(i, which_answer), uniform(i, answer_length))};
+  };
+  const auto add = [&](std::optional<double> at, std::vector<uint32_t> beginning, std::optional<uint32_t> length) {
+    const auto [own, answer] = turn(all.size(), length);
     beginning.insert(beginning.end(), own.begin(), own.end());
-    all.push_back(
-        {at, std::move(beginning), options.answers.draw(uniform(i, which_answer), uniform(i, answer_length))});
+    all.push_back({at, std::move(beginning), answer});
   };
   for (uint64_t i = 0; i < options.requests; ++i) {
     if (options.rate > 0) now -= std::log1p(-uniform(i, arrivals)) / options.rate;
     add(now, shared, std::nullopt);
+    for (uint64_t later = 1; later < options.turns; ++later)
+      all.back().later.push_back(turn(later * (options.requests + 1) + i, std::nullopt));
   }
   if (options.long_one) add(options.long_one->at, {}, options.long_one->tokens);
   return all;

@@ -40,12 +40,18 @@ struct TrafficOptions {
   uint32_t shared = 0;
   std::optional<LongPrompt> long_one;
   uint64_t seed = 0;
+  uint32_t turns = 1;  // of each conversation
 };
 
 struct Arrival {
   std::optional<double> at;  // seconds; unset: when all streams run
   std::vector<uint32_t> prompt;
   uint32_t answer = 0;  // max_tokens
+  struct Turn {
+    std::vector<uint32_t> prompt;  // after all before it and its answer
+    uint32_t answer = 0;
+  };
+  std::vector<Turn> later = {};  // when the one before has ended
 };
 // In the order of their arrival; the long one, if any, is the last.
 std::vector<Arrival> make_traffic(const TrafficOptions& options, uint32_t vocabulary);

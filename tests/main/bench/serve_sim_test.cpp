@@ -93,6 +93,22 @@ TEST(Traffic, IsTheSameForASeed) {
   EXPECT_NE(prompts(at_once), prompts(make_traffic(options, 1000)));
 }
 
+TEST(Traffic, HasLaterTurns) {
+  TrafficOptions options = some_traffic();
+  options.turns = 3;
+  const std::vector<Arrival> all = make_traffic(options, 1000), once = make_traffic(some_traffic(), 1000);
+  EXPECT_EQ(all[7].prompt, once[7].prompt) << "the first turn is that of a request alone";
+  EXPECT_TRUE(once[7].later.empty());
+  ASSERT_EQ(all[7].later.size(), 2u);
+  EXPECT_NE(all[7].later[0].prompt, all[7].later[1].prompt);
+  EXPECT_NE(all[7].later[0].prompt, all[8].later[0].prompt);
+  for (const Arrival::Turn& turn : all[7].later) {
+    EXPECT_TRUE(turn.prompt.size() >= 3 && turn.prompt.size() <= 40);
+    EXPECT_TRUE(turn.answer >= 1 && turn.answer <= 9);
+  }
+  EXPECT_TRUE(all.back().later.empty()) << "the long one";
+}
+
 struct BenchServe : testing::Test {
   Folder folder;
   std::string model = write_small_model(folder, "zero.gguf", true);
@@ -115,6 +131,34 @@ TEST_F(BenchServe, CountsWhatItMade) {
   EXPECT_GE(all["sequences_per_step"]["max"], 2);
   EXPECT_EQ(all["kv_blocks"]["all"], 6 * (10 + 5 + 32) / 32 + 1);
   EXPECT_GT(all["generated_tokens_per_second"], 0);
+}
+
+// A turn has the prompt and the answer of the one before: 40 + 6 tokens of 56, of which all but the last was computed.
+TEST_F(BenchServe, ShowsWhatALaterTurnComputes) {
+  const auto all = json({"-n", "3", "-p", "10", "--shared", "30", "-g", "6", "--turns", "3", "--speculate", "off"});
+  EXPECT_EQ(all["requests"], 9);
+  EXPECT_EQ(all["failed"], 0);
+  EXPECT_EQ(all["generated_tokens"], 9 * 6);
+  ASSERT_EQ(all["turns"].size(), 3u);
+  uint64_t before = 0;
+  for (const auto& turn : all["turns"]) {
+    EXPECT_EQ(turn["prompt_tokens"], before ? before + 3 * (6 + 10) : 3 * (30 + 10));
+    EXPECT_EQ(uint64_t(turn["computed_tokens"]) + uint64_t(turn["cached_tokens"]), turn["prompt_tokens"]);
+    EXPECT_TRUE(before == 0 || turn["computed_tokens"] <= 3 * (10 + 32)) << "what is new, and up to a block";
+    before = turn["prompt_tokens"];
+  }
+  const auto alone = json({"-n", "3", "-p", "10", "--shared", "30", "-g", "6", "--turns", "3", "-c", "1"});
+  EXPECT_EQ(alone["answers"], all["answers"]) << "in any order";
+  const Result table =
+      heddle({"bench", "serve-sim", model, "--device", "cpu", "-n", "1", "-p", "10", "-g", "5", "--turns", "2"});
+  EXPECT_NE(table.out.find("turn 2"), table.out.npos) << table.out;
+  const auto refused = [&](std::vector<std::string> with) {
+    with.insert(with.begin(), {"bench", "serve-sim", model, "--device", "cpu"});
+    return heddle(with).err;
+  };
+  EXPECT_NE(refused({"--turns", "0"}).find("--turns: expected at least one"), std::string::npos);
+  EXPECT_NE(refused({"--turns", "2", "--long", "50"}).find("--turns: expected one turn with --long"),
+            std::string::npos);
 }
 
 TEST_F(BenchServe, KeepsToAConcurrencyAndARate) {
