@@ -59,7 +59,7 @@ void states_of_clients(uint32_t requests, uint64_t seed) {
   Traffic traffic = state_traffic(requests, state_limits(3 + uint32_t(seed % 6), 90 + 10 * uint32_t(seed % 9), 4, 32));
   traffic.open = 20;
   traffic.clients = uint32_t(2 + seed % 4);
-  traffic.cached = 0.05;
+  traffic.cached = 0;  // with fewer slots than sequences hardly a snapshot lasts
   const Tally tally = simulate(traffic, seed);
   EXPECT_GT(tally.metrics.preemptions, 0u);
   EXPECT_EQ(tally.failed, 0u);
