@@ -18,6 +18,7 @@ namespace {
 // Texts in a batch of an encoder, each of which leaves a part of its last block unused: texts of 8 tokens fill a batch.
 uint32_t texts_at_once(uint32_t rows) { return std::max(64u, rows / 8); }
 constexpr uint32_t min_context = 512;  // a context is not cut below this unless asked for
+constexpr uint32_t tokens_of_slot = 512, min_slots = 4, max_slots_of_one = 16, max_slots = 128;
 
 uint32_t blocks_for(uint64_t tokens) {
   const uint32_t block = model::Limits().block_tokens;
@@ -39,12 +40,14 @@ model::Limits widened(const model::Model& model, const DeviceOptions& options, m
   if (available == 0) low = high;  // unknown
   while (low < high) {
     limits.kv_blocks = low + (high - low + 1) / 2;
+    limits.state_slots = state_slots_for(options, limits.kv_blocks);
     if (bytes_for(model, draft, options, limits, gpu) <= available)
       low = limits.kv_blocks;
     else
       high = limits.kv_blocks - 1;
   }
   limits.kv_blocks = low;
+  limits.state_slots = state_slots_for(options, low);
   return limits;
 }
 
@@ -53,14 +56,22 @@ uint32_t tokens_for_many(const model::Model& model, const model::Model* draft, u
                          const DeviceOptions& options, bool gpu) {
   model::Limits block{.kv_blocks = 1};
   block.kv = options.kv;
-  const uint64_t both = model::kv_bytes(model, block) + (draft ? model::kv_bytes(*draft, block) : 0);
-  const uint64_t token = std::max<uint64_t>(1, both / block.block_tokens);
+  const auto bytes_of_token = [&](const model::Model& each) {
+    return model::kv_bytes(each, block) / block.block_tokens + model::state_bytes(each) / tokens_of_slot;
+  };
+  const uint64_t token = std::max<uint64_t>(1, bytes_of_token(model) + (draft ? bytes_of_token(*draft) : 0));
   uint64_t tokens = model.context * uint64_t(gpu ? 256 : 8);
   if (!gpu) tokens = std::min(tokens, available / 4 / token);
   return uint32_t(std::clamp<uint64_t>(tokens, model.context, INT32_MAX));
 }
 
 }  // namespace
+
+uint32_t state_slots_for(const DeviceOptions& options, uint32_t kv_blocks) {
+  const uint64_t tokens = uint64_t(kv_blocks) * model::Limits().block_tokens;
+  const uint32_t most = options.many || options.cache_tokens > 0 ? max_slots : max_slots_of_one;
+  return uint32_t(std::clamp<uint64_t>(tokens / tokens_of_slot, min_slots, most));
+}
 
 uint32_t cpu_rows(const DeviceOptions& options) {
   const uint64_t threads = options.threads ? options.threads : hardware_threads();
@@ -82,9 +93,11 @@ double parameters(const model::Model& model) {
 model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows) {
   model::Limits limits = model::limits_for(context, rows);
   limits.kv = options.kv;
-  if (options.cache_tokens == 0) return limits;
-  limits.rows = rows;
-  limits.kv_blocks = std::min(limits.kv_blocks, blocks_for(options.cache_tokens));
+  if (options.cache_tokens > 0) {
+    limits.rows = rows;
+    limits.kv_blocks = std::min(limits.kv_blocks, blocks_for(options.cache_tokens));
+  }
+  limits.state_slots = state_slots_for(options, limits.kv_blocks);
   return limits;
 }
 

@@ -9,6 +9,11 @@ namespace heddle {
 // For the backend that `options` ask for; with `gpu`, on that GPU.
 model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
                          const cuda::DeviceInfo* gpu = nullptr);
+// Slots for recurrent states beside this many KV blocks: each block and its part of a slot are paid for together. A
+// cache for many requests has one for each 512 tokens, because a conversation of 2048 has about four: of the sequence
+// that runs, at the end of its prompt, at the end of its answer, and before proposals. One user needs no more than 16
+// whatever the context, and many no more than 128.
+uint32_t state_slots_for(const DeviceOptions& options, uint32_t kv_blocks);
 // For one sequence with this context, or for the cache that `options` ask for if that is smaller.
 model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows);
 // The same for this model. An encoder computes a text in one batch, which has rows for the whole context, and no block

@@ -271,7 +271,10 @@ class Opener {
   }
   void settle(uint32_t context, const model::Limits& limits) {
     if (context != running_->model.context) load(context);
-    each_model([&](RunningModel& each) { each.limits = limits; });
+    each_model([&](RunningModel& each) {
+      each.limits = limits;
+      if (!model::has_states(each.model)) each.limits.state_slots = 0;
+    });
   }
   void say_context(const Fit& fits) {
     if (trained_ && options_.context > trained_ && !options_.untrained_context)

@@ -210,6 +210,7 @@ class Chooser {
     model::Limits limits = limits_for(model_, options, context_, rows);
     if (cache > context_ && model::is_causal(model_))
       limits.kv_blocks = (cache + limits.block_tokens - 1) / limits.block_tokens;
+    limits.state_slots = state_slots_for(options, limits.kv_blocks);
     return limits;
   }
   uint64_t draft_bytes(const model::Limits& limits) const {

@@ -35,10 +35,10 @@ struct Runs {
       begin += lengths[i];
     }
   }
-  std::vector<uint32_t> words() const {
-    std::vector<uint32_t> words;
-    for (const StateRun& run : all) words.insert(words.end(), {run.begin, run.count, run.slot, run.unused});
-    return words;
+  std::vector<uint32_t> numbers() const {
+    std::vector<uint32_t> numbers;
+    for (const StateRun& run : all) numbers.insert(numbers.end(), {run.begin, run.count, run.slot, run.unused});
+    return numbers;
   }
 
   std::vector<StateRun> all;
@@ -93,7 +93,7 @@ Case recurrence(Recurrence spec, HeadShape shape, std::vector<uint32_t> lengths)
                                 .rates = m.put(rates),
                                 .skip = m.put(skip),
                                 .state = m.put(states),
-                                .runs = m.put(runs.words()),
+                                .runs = m.put(runs.numbers()),
                                 .order = m.put(runs.order),
                                 .positions = m.put(runs.positions),
                                 .slot_stride = slot,
@@ -193,7 +193,7 @@ Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t>
                                       .weight = m.put(weight),
                                       .bias = m.put(bias),
                                       .state = m.put(states),
-                                      .runs = m.put(runs.words()),
+                                      .runs = m.put(runs.numbers()),
                                       .order = m.put(runs.order),
                                       .positions = m.put(runs.positions),
                                       .slot_stride = slot,
