@@ -52,7 +52,25 @@ struct SmallModel {
   static void set_rope(model::Attention& a, model::Rope::Style style, uint32_t dimensions) {
     a.rope = {.style = style, .dimensions = dimensions, .radians = std::vector<double>(dimensions / 2, 0.5)};
   }
-  // A mixture in place of the feed-forward; `used` of `count` experts of 32 inner values.
+  // The first layer has heads with a recurrent state in place of attention: 2 of (16, 16).
+  void make_recurrent() {
+    model::Recurrence r;
+    r.rule = model::Recurrence::Rule::delta;
+    r.norm = norm(64);
+    r.heads = 2;
+    r.key_heads = 1;
+    r.key = r.value = r.norm_size = 16;
+    r.mixed = matrix(64, 64);
+    r.gate = matrix(32, 64);
+    r.steps = matrix(2, 64);
+    r.betas = matrix(2, 64);
+    r.convolution = {.width = 4, .weight = model::Vector(64 * 4, 0.5f)};
+    r.step_bias = {0, 1};
+    r.rates = {-1, -2};
+    r.gated_norm = norm(32);
+    r.output = matrix(64, 32);
+    model.layers[0].sublayers[0] = std::move(r);
+  }
   // The first layer has latent attention.
   void make_latent() {
     model::Attention& a = model.layers[0].get<model::Attention>();
@@ -72,6 +90,7 @@ struct SmallModel {
     a.output = matrix(64, a.heads * 16);
     set_rope(a, model::Rope::Style::pairs, 16);
   }
+  // A mixture in place of the feed-forward; `used` of `count` experts of 32 inner values.
   void mix(uint32_t count, uint32_t used) {
     model::Mixture m;
     m.norm = norm(64);
@@ -111,6 +130,7 @@ inline model::Batch batch_of(const std::vector<std::pair<uint32_t, uint32_t>>& r
       batch.positions.push_back(after + i);
     }
     batch.blocks.push_back({2 * s, 2 * s + 1});
+    batch.slots.push_back(s);
     if (rows) batch.outputs.push_back(uint32_t(batch.tokens.size() - 1));
   }
   return batch;
