@@ -80,8 +80,13 @@ TEST_P(SlowPlansOfClasses, GiveThemDeterministically) {
   both.feed({{0, 1}});
   both.feed({{0, 1}, {2, 7}, {1, 1}}, BesideReference::last);
 }
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfClasses,
+                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::one_of_each_class())),
+                         [](const auto& one) { return test::as_test_name(one.param); });
+
 // Steps that follow one another, the first of them a text's first token; and texts that part from another.
-TEST_P(SlowPlansOfClasses, FollowAndPart) {
+class SlowPlansOfStates : public SlowPlansOfArchitectures {};
+TEST_P(SlowPlansOfStates, FollowAndPart) {
   const test::Folder folder;
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted(), f16_bound);
@@ -92,9 +97,9 @@ TEST_P(SlowPlansOfClasses, FollowAndPart) {
   both.feed({{0, 3}, {2, 1}}, BesideReference::last);
   both.feed({{2, 2}, {0, 1}}, BesideReference::last);
 }
-
-INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfClasses,
-                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::one_of_each_class())),
+INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfStates,
+                         testing::ValuesIn(test::Fixture::names_on_gpu(
+                             test::Fixture::with_states(test::Fixture::one_of_each_class(), true))),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 // Two layers whose heads the fast kernels take: the first with q, k and v in one product, the second with norms of q
