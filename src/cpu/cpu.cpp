@@ -10,6 +10,7 @@
 #include "cpu/layers.h"
 #include "cpu/products.h"
 #include "cpu/states.h"
+#include "cpu/streams.h"
 #include "cpu/weights.h"
 
 namespace heddle::cpu {
@@ -78,14 +79,19 @@ class Cpu : public model::Backend {
       }
       normalise(model_.embedding_norm, x, model_.width, x);
     });
+    if (model_.token_inputs) find_token_inputs(*model_.token_inputs);
   }
 
   void compute(uint32_t layer, uint32_t sublayer) override {
     std::visit([&](const auto& weights) { compute(weights); }, weights_.layers[layer][sublayer]);
   }
   void add(uint32_t layer, uint32_t sublayer) override {
-    const float scale = model_.layers[layer].residual_scale;
-    std::visit([&](const auto& weights) { add(weights, scale); }, weights_.layers[layer][sublayer]);
+    const model::Layer& of = model_.layers[layer];
+    std::visit([&](const auto& weights) { add(weights, of.residual_scale); }, weights_.layers[layer][sublayer]);
+    if (sublayer + 1 < of.sublayers.size() || of.output_scale == 1) return;
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      for (uint32_t c = 0; c < model_.width; ++c) x_.row(i)[c] *= of.output_scale;
+    });
   }
 
   void keep_states() override {
@@ -145,13 +151,14 @@ class Cpu : public model::Backend {
   // Rows for the largest sublayer of each kind, in the forms that their weights need.
   void make_rows() {
     const RowSizes sizes(model_);
-    std::vector<const Weights*> of_normed{weights_.output}, of_low, of_heads, of_attended, of_inner, of_shared,
-        of_latent, of_recurred;
+    std::vector<const Weights*> of_normed{weights_.output, weights_.token_inputs}, of_apart, of_low, of_heads,
+        of_attended, of_inner, of_shared, of_latent, of_recurred, of_laurel, of_others;
     const auto append = [](std::vector<const Weights*>& to, const std::vector<const Weights*>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
     const Overloaded look{[&](const AttentionWeights& w) {
-                            append(of_normed, {w.q_down, w.kv_down, w.k, w.v, w.gate});
+                            append(of_normed, {w.q_down, w.kv_down, w.k, w.v, w.gate, w.laurel_down});
+                            of_laurel.push_back(w.laurel_up);
                             (w.q_down ? of_low : of_normed).push_back(w.q);
                             append(of_heads, w.k_up);
                             append(of_heads, w.v_up);
@@ -169,7 +176,8 @@ class Cpu : public model::Backend {
                             of_latent.push_back(w.latent_up);
                             append(of_inner, w.down);
                             if (!w.shared) return;
-                            append(of_normed, {w.shared->gate, w.shared->up});
+                            append(has_own_input(*w.shared->model) ? of_apart : of_normed,
+                                   {w.shared->gate, w.shared->up});
                             of_shared.push_back(w.shared->down);
                           },
                           [&](const RecurrenceWeights& w) {
@@ -179,14 +187,20 @@ class Cpu : public model::Backend {
                           [&](const ShortConvolutionWeights& w) {
                             of_normed.push_back(w.in);
                             of_recurred.push_back(w.output);
+                          },
+                          [&](const AltupWeights& w) {
+                            append(w.model->step == model::Altup::Step::begin ? of_normed : of_others, w.projections);
                           }};
     for (const std::vector<SublayerWeights>& layer : weights_.layers)
       for (const SublayerWeights& weights : layer) std::visit(look, weights);
-    const auto rows_for = [&](uint64_t rows, uint64_t cols, const std::vector<const Weights*>& meet) {
+    const auto forms_for = [](const std::vector<const Weights*>& meet) {
       RowForms forms;
       for (const Weights* weights : meet)
         if (weights) forms.add(weights->kind);
-      return Rows(uint32_t(rows), uint32_t(cols), forms);
+      return forms;
+    };
+    const auto rows_for = [&](uint64_t rows, uint64_t cols, const std::vector<const Weights*>& meet) {
+      return Rows(uint32_t(rows), uint32_t(cols), forms_for(meet));
     };
     const auto plain_rows = [&](uint64_t rows, uint64_t cols) { return rows_for(rows, cols, {}); };
     x_ = plain_rows(limits_.rows, model_.width);
@@ -200,6 +214,11 @@ class Cpu : public model::Backend {
     inner_ = rows_for(limits_.rows * sizes.used, sizes.inner, of_inner);
     if (sizes.shared) shared_inner_ = rows_for(limits_.rows, sizes.shared, of_shared);
     if (sizes.shared) shared_out_ = plain_rows(limits_.rows, model_.width);
+    if (!of_apart.empty()) apart_ = rows_for(limits_.rows, model_.width, of_apart);
+    laurel_ = rows_for(sizes.laurel ? limits_.rows : 0, sizes.laurel, of_laurel);
+    streams_ = Streams(limits_.rows, model_.width, sizes.others, forms_for(of_others));
+    ups_ = plain_rows(sizes.cut ? limits_.rows : 0, sizes.cut);
+    token_inputs_ = plain_rows(sizes.token_inputs ? limits_.rows : 0, sizes.token_inputs);
     out_ = plain_rows(limits_.rows * sizes.used, std::max<uint64_t>(model_.width, sizes.latent));
     latent_ = rows_for(limits_.rows, sizes.latent, of_latent);
     if (sizes.latent) latent_out_ = plain_rows(limits_.rows, model_.width);
@@ -218,10 +237,27 @@ class Cpu : public model::Backend {
     decode_tile_row(*packed, isa_, row, out, slab.data());
   }
 
-  void normalise_rows(const Norm& norm) {
+  void normalise_rows(const Norm& norm) { normalise_rows(norm, normed_); }
+  void normalise_rows(const Norm& norm, Rows& to) {
     team_.run(rows_, [&](uint64_t i, uint32_t) {
-      normalise(norm, x_.row(i), model_.width, normed_.row(i));
-      normed_.finish(i, isa_);
+      normalise(norm, x_.row(i), model_.width, to.row(i));
+      to.finish(i, isa_);
+    });
+  }
+  // Whether a shared expert reads what a norm of its own leaves.
+  static bool has_own_input(const model::FeedForward& shared) { return shared.norm.kind != Norm::Kind::none; }
+  void find_token_inputs(const model::TokenInputs& t) {
+    normalise_rows({});
+    const Product product[] = {{weights_.token_inputs, nullptr, normed_.view(rows_)}};
+    products_.run(product, [&](const Piece& piece) {
+      store(piece, nullptr, [&](uint32_t row) { return token_inputs_.row(row); });
+    });
+    team_.run(rows_, [&](uint64_t i, uint32_t thread) {
+      float* inputs = token_inputs_.row(i);
+      normalise_heads(t.norm, inputs, t.count(), t.size, false);
+      std::vector<float> embedding(t.count());
+      decode_row(t.embedding, nullptr, batch_->tokens[i], embedding.data(), thread);
+      for (uint32_t c = 0; c < t.count(); ++c) inputs[c] = (inputs[c] + embedding[c] * t.embedding_scale) * t.scale;
     });
   }
   void finish_rows(Rows& rows, uint32_t count) {
@@ -308,6 +344,7 @@ class Cpu : public model::Backend {
     else
       project(w);
     write_cache(w);
+    if (a.laurel) project_laurel(w);
     if (a.latent) {
       attend_.run(*batch_, a, caches_[w.index], q_,
                   {by_head_.row(0), uint64_t(a.heads) * by_head_.cols(), by_head_.cols()});
@@ -331,7 +368,7 @@ class Cpu : public model::Backend {
       for (uint32_t row = first; row < std::min(first + rows, rows_); ++row) {
         const uint32_t position = batch_->positions[row];
         const uint32_t block = batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens];
-        for (uint32_t h = first_head; h < first_head + heads; ++h)
+        for (uint32_t h = first_head; a.fills_cache() && h < first_head + heads; ++h)
           caches_[w.index].put(isa_, h, block, position % limits_.block_tokens, k_.row(row), v_.row(row));
         const float factor = factor_of(a.temperature, position);
         if (factor == 1 || first_head != 0) continue;
@@ -344,11 +381,29 @@ class Cpu : public model::Backend {
   void project(const AttentionWeights& w) {
     const model::Attention& a = *w.model;
     const RowsView x = normed_.view(rows_);
-    const Product all[] = {{w.q, nullptr, x}, {w.k, nullptr, x}, {w.v, nullptr, x}, {w.gate, nullptr, x}};
-    const model::Vector no_bias, *biases[] = {&a.q_bias, &a.k_bias, &a.v_bias, &no_bias};
-    Rows* to[] = {&q_, &k_, &v_, &gate_};
-    products_.run(std::span(all).first(w.gate ? 4 : 3), [&](const Piece& piece) {
-      store(piece, at(*biases[piece.product], 0), [&](uint32_t row) { return to[piece.product]->row(row); });
+    const bool v_is_k = w.v && w.v == w.k;  // one product, stored twice
+    const model::Vector no_bias;
+    struct Output {
+      const Weights* weights;  // null: no product
+      const model::Vector* bias;
+      Rows* to;
+    };
+    const Output all[] = {{w.q, &a.q_bias, &q_},
+                          {w.k, &a.k_bias, &k_},
+                          {v_is_k ? nullptr : w.v, &a.v_bias, &v_},
+                          {w.gate, &no_bias, &gate_}};
+    Product some[std::size(all)];
+    const Output* outputs[std::size(all)];
+    size_t count = 0;
+    for (const Output& output : all) {
+      if (!output.weights) continue;
+      some[count] = {output.weights, nullptr, x};
+      outputs[count++] = &output;
+    }
+    products_.run(std::span(some).first(count), [&](const Piece& piece) {
+      const Output& output = *outputs[piece.product];
+      store(piece, at(*output.bias, 0), [&](uint32_t row) { return output.to->row(row); });
+      if (v_is_k && output.to == &k_) store(piece, at(a.v_bias, 0), [&](uint32_t row) { return v_.row(row); });
     });
     const uint64_t sizes[] = {uint64_t(a.heads) * a.head, uint64_t(a.kv_heads) * a.head,
                               uint64_t(a.kv_heads) * a.value_head};
@@ -356,14 +411,15 @@ class Cpu : public model::Backend {
       const uint32_t row = uint32_t(i);
       const auto rotate = [&] {
         rotations_.rotate(w.index, row, q_.row(row), a.heads, a.head);
-        rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
+        if (a.fills_cache()) rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
       };
       if (a.norm_after_rope) rotate();
       normalise_heads(a.q_norm, q_.row(row), sizes[0], a.head, a.own_head_norms);
       normalise_heads(a.k_norm, k_.row(row), sizes[1], a.head, a.own_head_norms);
+      normalise_heads(a.v_norm, v_.row(row), sizes[2], a.value_head, false);
       for (int j = 0; a.clamp_qkv != 0 && j < 3; ++j)
         for (uint64_t c = 0; c < sizes[j]; ++c)
-          to[j]->row(row)[c] = std::clamp(to[j]->row(row)[c], -a.clamp_qkv, a.clamp_qkv);
+          all[j].to->row(row)[c] = std::clamp(all[j].to->row(row)[c], -a.clamp_qkv, a.clamp_qkv);
       if (!a.norm_after_rope) rotate();
     });
   }
@@ -438,11 +494,33 @@ class Cpu : public model::Backend {
     const model::Attention& a = *w.model;
     const Product product[] = {{w.output, nullptr, attended_.view(rows_)}};
     add_product(product, a.output_bias, a.output_norm, a.residual_norm, scale);
+    if (a.laurel) add_laurel(w);
+  }
+
+  void project_laurel(const AttentionWeights& w) {
+    const Product down[] = {{w.laurel_down, nullptr, normed_.view(rows_)}};
+    products_.run(down, [&](const Piece& piece) {
+      store(piece, nullptr, [&](uint32_t row) { return laurel_.row(row); });
+    });
+    finish_rows(laurel_, rows_);
+  }
+  // normed_ is still what the attention has read.
+  void add_laurel(const AttentionWeights& w) {
+    const model::Laurel& l = *w.model->laurel;
+    const Product up[] = {{w.laurel_up, nullptr, laurel_.view(rows_)}};
+    products_.run(up, [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return out_.row(row); }); });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      float *x = x_.row(i), *out = out_.row(i), *h = normed_.row(i);
+      normalise(l.norm, out, model_.width, out);
+      for (uint32_t c = 0; c < model_.width; ++c) x[c] = (x[c] + h[c] + out[c]) * l.scale;
+    });
   }
 
   void compute(const FeedForwardWeights& w) {
     const model::FeedForward& f = *w.model;
     normalise_rows(f.norm);
+    if (f.cutoff) return compute_cut(w);
+    if (f.token_input) return compute_with_inputs(w);
     const Product product[] = {gated(w.gate, w.up, normed_.view(rows_))};
     products_.run(product, [&](const Piece& piece) {
       activate(
@@ -450,7 +528,37 @@ class Cpu : public model::Backend {
     });
     finish_rows(inner_, rows_);
   }
+  // Whole rows of the gate are needed before any of it is activated.
+  void compute_cut(const FeedForwardWeights& w) {
+    const model::FeedForward& f = *w.model;
+    const RowsView x = normed_.view(rows_);
+    const Product two[] = {{w.gate, nullptr, x}, {w.up, nullptr, x}};
+    products_.run(two, [&](const Piece& piece) {
+      Rows& to = piece.product ? ups_ : inner_;
+      store(piece, at(piece.product ? f.up_bias : f.gate_bias, 0), [&](uint32_t row) { return to.row(row); });
+    });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      float* gates = inner_.row(i);
+      cut(gates, f.gate.rows, *f.cutoff);
+      isa_.activate(uint8_t(f.activation), nullptr, gates, ups_.row(i), uint32_t(f.gate.rows), gates);
+      inner_.finish(i, isa_);
+    });
+  }
+  void compute_with_inputs(const FeedForwardWeights& w) {
+    const model::FeedForward& f = *w.model;
+    const Product product[] = {{w.gate, nullptr, normed_.view(rows_)}};
+    products_.run(product, [&](const Piece& piece) {
+      for (uint32_t i = 0; i < piece.count; ++i) {
+        const uint32_t row = piece.row + i;
+        const float* inputs = token_inputs_.row(row) + *f.token_input * f.gate.rows + piece.first;
+        isa_.activate(uint8_t(f.activation), nullptr, piece.values + uint64_t(i) * piece.stride, inputs, piece.rows,
+                      inner_.row(row) + piece.first);
+      }
+    });
+    finish_rows(inner_, rows_);
+  }
   void add(const FeedForwardWeights& w, float scale) {
+    if (w.model->to_other_streams) return add_to_others(w);
     const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
     add_product(product, w.model->down_bias, w.model->output_norm, w.model->residual_norm, scale);
   }
@@ -458,12 +566,16 @@ class Cpu : public model::Backend {
   // The rows of each expert are gathered, so that its weights are read once. The shared expert's product comes last.
   void compute(const MixtureWeights& w) {
     const model::Mixture& m = *w.model;
-    normalise_rows(m.norm);
+    const bool routes_apart = m.router_norm.kind != Norm::Kind::none;
+    normalise_rows(routes_apart ? m.router_norm : m.norm);
     scores_.resize(uint64_t(rows_) * m.router.rows);
     const Product router[] = {{w.router, nullptr, normed_.view(rows_)}};
     products_.run(router, [&](const Piece& piece) {
       store(piece, at(m.router_bias, 0), [&](uint32_t row) { return scores_.data() + uint64_t(row) * m.router.rows; });
     });
+    if (routes_apart) normalise_rows(m.norm);
+    const bool apart = w.shared && has_own_input(*m.shared);
+    if (apart) normalise_rows(m.shared->norm, apart_);
     choice_.pick(m, scores_, normed_, rows_);
     if (w.latent_down) {
       const Product down[] = {{w.latent_down, nullptr, normed_.view(rows_)}};
@@ -481,7 +593,8 @@ class Cpu : public model::Backend {
       for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(read, slot / choice_.used);
       gathered_products_.push_back(gated(w.gate[e], w.up[e], gathered_[e].view()));
     }
-    if (w.shared) gathered_products_.push_back(gated(w.shared->gate, w.shared->up, normed_.view(rows_)));
+    if (w.shared)
+      gathered_products_.push_back(gated(w.shared->gate, w.shared->up, (apart ? apart_ : normed_).view(rows_)));
     products_.run(gathered_products_, [&](const Piece& piece) {
       if (piece.product == experts)
         return activate(
@@ -516,8 +629,10 @@ class Cpu : public model::Backend {
     });
     if (w.latent_up) raise_latents(w);
     // Few rows are cut into columns; a norm needs whole rows.
-    const bool whole =
-        m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none || rows_ >= team_.threads();
+    const bool has_norms =
+        m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none ||
+        m.experts_norm.kind != Norm::Kind::none || (m.shared && m.shared->output_norm.kind != Norm::Kind::none);
+    const bool whole = has_norms || rows_ >= team_.threads();
     const uint32_t columns = whole ? model_.width : std::min(model_.width, 256u);
     const uint32_t parts = (model_.width + columns - 1) / columns;
     team_.run(uint64_t(rows_) * parts, [&](uint64_t item, uint32_t) {
@@ -528,8 +643,11 @@ class Cpu : public model::Backend {
         std::copy_n(latent_out_.row(i) + first, count, sum.data());
       else
         sum_experts(m, i, first, count, sum.data());
+      normalise(m.experts_norm, sum.data(), count, sum.data());
       if (w.shared) {
-        const float weight = choice_.shared[i], *out = shared_out_.row(i) + first;
+        float* out = shared_out_.row(i) + first;
+        normalise(m.shared->output_norm, out, count, out);
+        const float weight = choice_.shared[i];
         for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
       }
       normalise(m.output_norm, sum.data(), count, sum.data());
@@ -586,6 +704,43 @@ class Cpu : public model::Backend {
     add_product(product, {}, sublayer.output_norm, sublayer.residual_norm, scale);
   }
 
+  void add_to_others(const FeedForwardWeights& w) {
+    const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
+    products_.run(product,
+                  [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return out_.row(row); }); });
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      normalise(w.model->output_norm, out_.row(i), model_.width, out_.row(i));
+      streams_.add(i, out_.row(i));
+    });
+  }
+
+  // AltUp: in the form that the products read, for the steps that have some.
+  void compute(const AltupWeights& w) {
+    if (w.model->step == model::Altup::Step::begin) normalise_rows({});
+    if (w.model->step == model::Altup::Step::end)
+      team_.run(rows_, [&](uint64_t i, uint32_t) { streams_.finish(i, isa_); });
+  }
+  void add(const AltupWeights& w, float) {
+    using enum model::Altup::Step;
+    const model::Altup& a = *w.model;
+    for (uint32_t s = 0; s < w.projections.size(); ++s) {
+      const Product product[] = {
+          {w.projections[s], nullptr, a.step == begin ? normed_.view(rows_) : streams_.view(s, rows_)}};
+      products_.run(product,
+                    [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return out_.row(row); }); });
+      team_.run(rows_, [&](uint64_t i, uint32_t) {
+        if (a.step == begin) streams_.begin(s, i, x_.row(i), out_.row(i));
+        if (a.step == end) streams_.add_to_mean(s, i, x_.row(i), out_.row(i));
+      });
+    }
+    if (a.step == begin) return;
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      if (a.step == predict) streams_.predict(a, i, x_.row(i));
+      if (a.step == correct) streams_.correct(a, i, x_.row(i));
+      if (a.step == end) streams_.finish_mean(i, x_.row(i));
+    });
+  }
+
   const model::Model& model_;
   model::Limits limits_;
   const Isa& isa_;
@@ -608,6 +763,10 @@ class Cpu : public model::Backend {
   Rows latent_, latent_out_;       // of experts of latents
   Rows mixed_, steps_, recurred_;  // of sublayers with a state: what goes in, and what the output matrix reads
   Rows gate_;                      // of attention and of recurrences
+  Rows apart_;                     // (rows, width): what a shared expert reads that has a norm of its own
+  Rows laurel_, ups_;              // (rows, rank), and (rows, inner) for gates with a cutoff
+  Rows token_inputs_;              // (rows, layers * size)
+  Streams streams_;
   ExpertChoice choice_;
   std::vector<float> scores_, logits_, states_;
   std::vector<GatheredRows> gathered_;  // of each expert, or of each head

@@ -23,6 +23,10 @@ double sum(const float* x, uint64_t size, Function&& f) {
 
 // With the weights of the norm from `first` on.
 void normalise_with(const model::Norm& norm, uint64_t first, const float* x, uint64_t size, float* out) {
+  if (norm.kind == model::Norm::Kind::scale) {
+    for (uint64_t i = 0; i < size; ++i) out[i] = x[i] * norm.weight[first + i];
+    return;
+  }
   const double mean =
       norm.kind == model::Norm::Kind::layer ? sum(x, size, [](double value) { return value; }) / double(size) : 0;
   const double squares = sum(x, size, [&](double value) { return (value - mean) * (value - mean); });
@@ -52,6 +56,13 @@ void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t 
   const uint64_t weights = norm.weight.size(), step = own ? head : weights;
   check(weights == size || (weights == head && !own), "a norm over each head or over all");
   for (uint64_t at = 0; at < size; at += step) normalise_with(norm, own ? at : 0, x + at, step, x + at);
+}
+
+void cut(float* gates, uint64_t size, float cutoff) {
+  const double mean = sum(gates, size, [](double value) { return value; }) / double(size);
+  const double square = sum(gates, size, [&](double value) { return (value - mean) * (value - mean); });
+  const float from = static_cast<float>(mean + std::sqrt(square / double(size)) * double(cutoff));
+  for (uint64_t i = 0; i < size; ++i) gates[i] = std::max(gates[i] - from, 0.0f);
 }
 
 float factor_of(const model::Temperature& t, uint32_t position) {
@@ -173,7 +184,10 @@ void ExpertChoice::pick_row(const model::Routing& routing, const float* logits, 
     for (uint32_t j = 0; j < used; ++j) sum += scores_[order_[j]];
     factor /= sum;
   }
-  for (uint32_t j = 0; j < used; ++j) put(row, j, order_[j], scores_[order_[j]] * factor);
+  for (uint32_t j = 0; j < used; ++j) {
+    const double scale = routing.scales.empty() ? 1 : double(routing.scales[order_[j]]);
+    put(row, j, order_[j], scores_[order_[j]] * factor * scale);
+  }
 }
 
 // An expert is picked when its score is 0 instead of 1.

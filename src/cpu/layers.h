@@ -11,6 +11,8 @@ namespace heddle::cpu {
 void normalise(const model::Norm& norm, const float* x, uint64_t size, float* out);
 // Over each head, or over all of them where the weight is that long; `own`: over each head, with the weights of all.
 void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head, bool own);
+// What the products of a gate have above a cutoff: see model::FeedForward::cutoff.
+void cut(float* gates, uint64_t size, float cutoff);
 // What queries at a position are multiplied by.
 float factor_of(const model::Temperature& temperature, uint32_t position);
 

@@ -39,10 +39,11 @@ class WeightBytes {
 uint64_t row_bytes(const model::Model& model) {
   const RowSizes s(model);
   const uint64_t out = std::max<uint64_t>(model.width, s.latent);
-  const uint64_t plain = (1 + (s.shared ? 1 : 0) + (s.latent ? 1 : 0)) * model.width + s.used * out + s.q + s.k + s.v +
-                         s.experts + s.gate + s.mixed + 2 * s.steps;
-  const uint64_t quantised =
-      model.width + s.low + s.attended + s.heads * s.by_head + s.used * s.inner + s.shared + s.latent + s.recurred;
+  const uint64_t plain = (1 + (s.shared ? 1 : 0) + (s.latent ? 1 : 0) + (s.others ? 1 : 0)) * model.width +
+                         s.used * out + s.q + s.k + s.v + s.experts + s.gate + s.mixed + 2 * s.steps + s.cut +
+                         s.token_inputs;
+  const uint64_t quantised = (2 + s.others) * model.width + s.low + s.attended + s.heads * s.by_head +
+                             s.used * s.inner + s.shared + s.latent + s.recurred + s.laurel;
   return plain * 4 + quantised * 8;
 }
 
@@ -57,6 +58,8 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
     }
   weights.add(model.output);
   weights.add(model.embedding);
+  if (model.token_inputs) weights.add(model.token_inputs->projection);
+  if (model.token_inputs) weights.add(model.token_inputs->embedding);
   weights.add(model.positions);
   const uint64_t threads = options.threads ? options.threads : hardware_threads();
   constexpr uint64_t thread_bytes = 2 << 20;  // slabs and pieces of results

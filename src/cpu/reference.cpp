@@ -74,6 +74,28 @@ float gate_with(Activation activation, const Xielu& xielu, float gate, float up)
   return activate(activation, xielu, gate) * up;
 }
 
+// Of the products of a gate, what is above a cutoff: see FeedForward::cutoff.
+void cut(Vector& gates, float cutoff) {
+  double mean = 0, square = 0;
+  for (const float value : gates) mean += value;
+  mean /= double(gates.size());
+  for (const float value : gates) square += (value - mean) * (value - mean);
+  const double from = mean + std::sqrt(square / double(gates.size())) * double(cutoff);
+  for (float& value : gates) value = static_cast<float>(std::max(value - from, 0.0));
+}
+
+double mean_square(const Vector& x) {
+  double sum = 0;
+  for (const float value : x) sum += double(value) * value;
+  return sum / double(x.size());
+}
+// x, made as long as `like`.
+Vector as_long_as(const Vector& like, Vector x) {
+  const double scale = std::sqrt(mean_square(like) / std::max(mean_square(x), double(altup_min_square)));
+  for (float& value : x) value = static_cast<float>(value * scale);
+  return x;
+}
+
 double capped(double x, float cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
 
 void softmax(std::vector<double>& x) {
@@ -140,7 +162,10 @@ std::vector<PickedExpert> pick_experts(const Routing& routing, std::vector<doubl
   if (routing.weights_sum_to_one)
     sum = std::accumulate(order.begin(), order.end(), 0.0, [&](double s, uint32_t e) { return s + scores[e]; });
   std::vector<PickedExpert> picked;
-  for (const uint32_t expert : order) picked.push_back({expert, scores[expert] / sum * double(routing.scale)});
+  for (const uint32_t expert : order) {
+    const double scale = routing.scales.empty() ? 1 : double(routing.scales[expert]);
+    picked.push_back({expert, scores[expert] / sum * double(routing.scale) * scale});
+  }
   return picked;
 }
 
@@ -208,18 +233,19 @@ class Reference : public Backend {
       }
       x_[i] = normalised(model_.embedding_norm, std::move(x_[i]));
     }
+    if (model_.token_inputs) find_token_inputs(*model_.token_inputs);
   }
 
   void compute(uint32_t layer, uint32_t sublayer) override {
     std::visit(Overloaded{[&](const Attention& a) { attend(a, caches_[cache_of_.at(&a)]); },
                           [&](const FeedForward& f) {
                             normalise_rows(f.norm);
-                            inner_ = gated(f, h_);
+                            inner_ = gated(f, h_, token_inputs_);
                           },
                           [&](const Mixture& m) {
                             normalise_rows(m.norm);
                             mixed_.clear();
-                            for (const Vector& h : h_) mixed_.push_back(mixture(m, h));
+                            for (size_t i = 0; i < x_.size(); ++i) mixed_.push_back(mixture(m, x_[i], h_[i]));
                           },
                           [&](const Recurrence& r) {
                             normalise_rows(r.norm);
@@ -228,26 +254,38 @@ class Reference : public Backend {
                           [&](const ShortConvolution& c) {
                             normalise_rows(c.norm);
                             recurred_ = recurrent_.convolve(c, h_);
-                          }},
+                          },
+                          [](const Altup&) {}},
                model_.layers[layer].sublayers[sublayer]);
   }
 
   void add(uint32_t layer, uint32_t sublayer) override {
-    std::vector<Vector> out;
-    const Sublayer& of = model_.layers[layer].sublayers[sublayer];
-    std::visit(Overloaded{[&](const Attention& a) { products(a.output, a.output_bias, attended_, out); },
-                          [&](const FeedForward& f) { products(f.down, f.down_bias, inner_, out); },
-                          [&](const Mixture&) { out = std::move(mixed_); },
-                          [&](const auto& with_state) { products(with_state.output, {}, recurred_, out); }},
-               of);
-    std::visit(
-        [&](const auto& kind) {
-          for (size_t i = 0; i < x_.size(); ++i) {
-            add_scaled(x_[i], normalised(kind.output_norm, std::move(out[i])), model_.layers[layer].residual_scale);
-            x_[i] = normalised(kind.residual_norm, std::move(x_[i]));
-          }
-        },
-        of);
+    const Layer& of = model_.layers[layer];
+    std::visit(Overloaded{[&](const Attention& a) {
+                            std::vector<Vector> out;
+                            products(a.output, a.output_bias, attended_, out);
+                            add_results(a, std::move(out), of.residual_scale);
+                            if (a.laurel) add_laurel(*a.laurel);
+                          },
+                          [&](const FeedForward& f) {
+                            std::vector<Vector> out;
+                            products(f.down, f.down_bias, inner_, out);
+                            if (f.to_other_streams)
+                              add_to_others(f, std::move(out));
+                            else
+                              add_results(f, std::move(out), of.residual_scale);
+                          },
+                          [&](const Mixture& m) { add_results(m, std::move(mixed_), of.residual_scale); },
+                          [&](const Altup& a) { update_streams(a); },
+                          [&](const auto& with_state) {
+                            std::vector<Vector> out;
+                            products(with_state.output, {}, recurred_, out);
+                            add_results(with_state, std::move(out), of.residual_scale);
+                          }},
+               of.sublayers[sublayer]);
+    if (sublayer + 1 < of.sublayers.size() || of.output_scale == 1) return;
+    for (Vector& x : x_)
+      for (float& value : x) value *= of.output_scale;
   }
 
   void keep_states() override {
@@ -305,6 +343,92 @@ class Reference : public Backend {
     h_.resize(x_.size());
     for (size_t i = 0; i < x_.size(); ++i) h_[i] = normalised(norm, x_[i]);
   }
+  // The residual += scale * norm(out), then the norm of the residual.
+  void add_results(const auto& kind, std::vector<Vector> out, float scale) {
+    for (size_t i = 0; i < x_.size(); ++i) {
+      add_scaled(x_[i], normalised(kind.output_norm, std::move(out[i])), scale);
+      x_[i] = normalised(kind.residual_norm, std::move(x_[i]));
+    }
+  }
+  void add_to_others(const FeedForward& f, std::vector<Vector> out) {
+    for (size_t i = 0; i < x_.size(); ++i) {
+      const Vector result = normalised(f.output_norm, std::move(out[i]));
+      for (std::vector<Vector>& stream : others_) add_scaled(stream[i], result, 1);
+    }
+  }
+  // h_ is still what the attention has read.
+  void add_laurel(const Laurel& l) {
+    std::vector<Vector> down, up;
+    products(l.down, {}, h_, down);
+    products(l.up, {}, down, up);
+    for (size_t i = 0; i < x_.size(); ++i) {
+      add_scaled(x_[i], h_[i], 1);
+      add_scaled(x_[i], normalised(l.norm, std::move(up[i])), 1);
+      for (float& value : x_[i]) value *= l.scale;
+    }
+  }
+
+  void find_token_inputs(const TokenInputs& t) {
+    products(t.projection, {}, x_, token_inputs_);
+    Vector embedding(t.count());
+    for (size_t i = 0; i < x_.size(); ++i) {
+      normalise_heads(t.norm, token_inputs_[i], t.size, false);
+      decode_row(t.embedding, batch_->tokens[i], embedding);
+      add_scaled(token_inputs_[i], embedding, t.embedding_scale);
+      for (float& value : token_inputs_[i]) value *= t.scale;
+    }
+  }
+
+  // --- streams of AltUp ----------------------------------------------------------------------------------------------
+  void update_streams(const Altup& a) {
+    using enum Altup::Step;
+    if (a.step == begin) others_.assign(a.others, {});
+    for (uint32_t s = 0; s < a.projections.count; ++s) {
+      std::vector<Vector> projected;
+      products(a.projections.expert(s), {}, a.step == begin ? x_ : others_[s], projected);
+      for (size_t i = 0; i < x_.size(); ++i) projected[i] = as_long_as(x_[i], std::move(projected[i]));
+      others_[s] = std::move(projected);
+    }
+    for (size_t i = 0; i < x_.size(); ++i) {
+      if (a.step == predict) predict_streams(a, i);
+      if (a.step == correct) correct_streams(a, i);
+      if (a.step != end) continue;
+      for (const std::vector<Vector>& stream : others_) add_scaled(x_[i], stream[i], 1);
+      for (float& value : x_[i]) value /= float(a.streams());
+    }
+    if (a.step == predict) predicted_ = x_;
+  }
+  Vector coefficients(const Altup& a, const Vector& x) const {
+    const Vector h = normalised(a.norm, x);
+    const auto dot = [](const float* left, const float* right, size_t size) {
+      double sum = 0;
+      for (size_t i = 0; i < size; ++i) sum += double(left[i]) * right[i];
+      return sum;
+    };
+    Vector routed, all;
+    for (size_t at = 0; at < a.router.size(); at += h.size())
+      routed.push_back(static_cast<float>(std::tanh(dot(h.data(), a.router.data() + at, h.size()))));
+    for (size_t at = 0; at < a.coefficients.size(); at += routed.size())
+      all.push_back(static_cast<float>(dot(routed.data(), a.coefficients.data() + at, routed.size())));
+    return all;
+  }
+  void predict_streams(const Altup& a, size_t row) {
+    const Vector c = coefficients(a, x_[row]);
+    std::vector<Vector> before{x_[row]};
+    for (const std::vector<Vector>& stream : others_) before.push_back(stream[row]);
+    for (uint32_t i = 0; i < a.streams(); ++i)
+      for (uint32_t j = 0; j < a.streams(); ++j)
+        add_scaled(i == 0 ? x_[row] : others_[i - 1][row], before[j], c[i * a.streams() + j]);
+  }
+  void correct_streams(const Altup& a, size_t row) {
+    const Vector c = coefficients(a, x_[row]);
+    Vector change = x_[row];
+    add_scaled(change, predicted_[row], -1);
+    x_[row] = predicted_[row];
+    add_scaled(x_[row], change, 1 + c[0]);
+    for (uint32_t i = 0; i < a.others; ++i) add_scaled(others_[i][row], change, 1 + c[i + 1]);
+  }
+
   uint64_t slot_of(uint32_t sequence, uint32_t position) const {
     return uint64_t(batch_->blocks[sequence][position / limits_.block_tokens]) * limits_.block_tokens +
            position % limits_.block_tokens;
@@ -325,6 +449,7 @@ class Reference : public Backend {
         const double steps = std::floor(double(batch_->positions[i] + t.offset) / t.length);
         for (float& value : q_[i]) value = static_cast<float>(value * (1 + double(t.scale) * std::log(1 + steps)));
       }
+      if (!a.fills_cache()) continue;
       const uint64_t slot = slot_of(batch_->sequences[i], batch_->positions[i]);
       if (limits_.kv == KvFormat::q8) as_kept(k[i], a.head);
       std::copy(k[i].begin(), k[i].end(), cache.keys.begin() + long(slot * k[i].size()));
@@ -349,8 +474,12 @@ class Reference : public Backend {
 
   void project(const Attention& a, std::vector<Vector>& k, std::vector<Vector>& v) {
     products(a.q, a.q_bias, h_, q_);
-    products(a.k, a.k_bias, h_, k);
-    products(a.v, a.v_bias, h_, v);
+    if (a.fills_cache()) {
+      products(a.k, a.k_bias, h_, k);
+      products(a.v, a.v_bias, h_, v);
+    }
+    k.resize(x_.size());
+    v.resize(x_.size());
     for (size_t i = 0; i < x_.size(); ++i) {
       const auto rotate_both = [&] {
         rotate(a.rope, batch_->long_text, q_[i], a.head, batch_->positions[i]);
@@ -359,6 +488,7 @@ class Reference : public Backend {
       if (a.norm_after_rope) rotate_both();
       normalise_heads(a.q_norm, q_[i], a.head, a.own_head_norms);
       normalise_heads(a.k_norm, k[i], a.head, a.own_head_norms);
+      normalise_heads(a.v_norm, v[i], a.value_head, false);
       if (a.clamp_qkv != 0)
         for (Vector* row : {&q_[i], &k[i], &v[i]})
           for (float& value : *row) value = std::clamp(value, -a.clamp_qkv, a.clamp_qkv);
@@ -462,14 +592,23 @@ class Reference : public Backend {
     for (uint32_t i = 0; i < a.value_head; ++i) out[i] = static_cast<float>(sum[i]);
   }
 
-  static std::vector<Vector> gated(const FeedForward& f, const std::vector<Vector>& xs) {
+  static std::vector<Vector> gated(const FeedForward& f, const std::vector<Vector>& xs,
+                                   const std::vector<Vector>& token_inputs = {}) {
     std::vector<Vector> gates, ups;
-    products(f.up, f.up_bias, xs, ups);
+    if (f.token_input) {
+      const long size = long(f.gate.rows);
+      for (const Vector& all : token_inputs)
+        ups.emplace_back(all.begin() + long(*f.token_input) * size, all.begin() + long(*f.token_input + 1) * size);
+    } else {
+      products(f.up, f.up_bias, xs, ups);
+    }
     if (f.gate) products(f.gate, f.gate_bias, xs, gates);
-    for (size_t i = 0; i < ups.size(); ++i)
+    for (size_t i = 0; i < ups.size(); ++i) {
+      if (f.cutoff) cut(gates[i], *f.cutoff);
       for (size_t j = 0; j < ups[i].size(); ++j)
         ups[i][j] = f.gate ? gate_with(f.activation, f.xielu, gates[i][j], ups[i][j])
                            : activate(f.activation, f.xielu, ups[i][j]);
+    }
     return ups;
   }
 
@@ -490,8 +629,11 @@ class Reference : public Backend {
     return to;
   }
 
-  static Vector mixture(const Mixture& m, const Vector& x) {
-    Vector logits = product(m.router, x.data());
+  // `input` is that of the mixture, x what its norm leaves.
+  static Vector mixture(const Mixture& m, const Vector& input, const Vector& x) {
+    const bool routes_apart = m.router_norm.kind != Norm::Kind::none;
+    const Vector routed = routes_apart ? normalised(m.router_norm, input) : x;
+    Vector logits = product(m.router, routed.data());
     add_scaled(logits, m.router_bias, 1);
     const Vector read = m.latent_down ? product(m.latent_down, x.data()) : x;
     Vector out(read.size());
@@ -507,6 +649,7 @@ class Reference : public Backend {
       add_scaled(out, result, m.routing.weigh_input ? 1 : weight);
     }
     if (m.latent_up) out = product(m.latent_up, out.data());
+    out = normalised(m.experts_norm, std::move(out));
     if (m.shared) {
       double weight = 1;
       if (!m.shared_router.empty()) {
@@ -516,8 +659,9 @@ class Reference : public Backend {
       }
       const FeedForward& f = *m.shared;
       std::vector<Vector> result;
-      products(f.down, f.down_bias, gated(f, {x}), result);
-      add_scaled(out, result[0], static_cast<float>(weight));
+      const Vector seen = f.norm.kind != Norm::Kind::none ? normalised(f.norm, input) : x;
+      products(f.down, f.down_bias, gated(f, {seen}), result);
+      add_scaled(out, normalised(f.output_norm, std::move(result[0])), static_cast<float>(weight));
     }
     return out;
   }
@@ -529,9 +673,11 @@ class Reference : public Backend {
   std::map<const Attention*, uint32_t> cache_of_;  // index in caches_
   ReferenceStates recurrent_;
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_, recurred_;  // by row; x_ is the residual
-  std::vector<uint32_t> ends_;                                           // of each sequence: its last position
-  Vector logits_, states_, rows_;                                        // rows_: see residual()
-  bool computed_ = false;                                                // a result waits for result()
+  std::vector<Vector> token_inputs_, predicted_;  // by row; predicted_: x_ after the last Altup::predict
+  std::vector<std::vector<Vector>> others_;       // the other streams of AltUp, by row
+  std::vector<uint32_t> ends_;                    // of each sequence: its last position
+  Vector logits_, states_, rows_;                 // rows_: see residual()
+  bool computed_ = false;                         // a result waits for result()
 };
 
 }  // namespace

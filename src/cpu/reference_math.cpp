@@ -46,6 +46,10 @@ void add_scaled(Vector& to, const Vector& what, float scale) {
 }
 
 void normalise(const Norm& norm, float* x, size_t size, const float* weight, const float* bias) {
+  if (norm.kind == Norm::Kind::scale) {
+    for (size_t i = 0; i < size; ++i) x[i] *= weight[i];
+    return;
+  }
   double mean = 0, square = 0;
   if (norm.kind == Norm::Kind::layer) {
     for (size_t i = 0; i < size; ++i) mean += x[i];

@@ -18,12 +18,16 @@ RowSizes::RowSizes(const model::Model& model) {
                                     if (!a.latent) grow(v, uint64_t(a.kv_heads) * a.value_head);
                                     grow(attended, a.output_cols());
                                     grow(gate, a.gate.rows);
+                                    if (a.laurel) grow(laurel, a.laurel->down.rows);
                                     if (!a.latent) return;
                                     grow(low, a.latent->q_down.rows);
                                     grow(heads, a.heads);
                                     grow(by_head, std::max(a.latent->plain, a.latent->rank));
                                   },
-                                  [&](const model::FeedForward& f) { grow(inner, f.down.cols); },
+                                  [&](const model::FeedForward& f) {
+                                    grow(inner, f.down.cols);
+                                    if (f.cutoff) grow(cut, f.down.cols);
+                                  },
                                   [&](const model::Mixture& m) {
                                     grow(inner, m.down.all.cols);
                                     grow(used, m.routing.used);
@@ -40,9 +44,11 @@ RowSizes::RowSizes(const model::Model& model) {
                                   [&](const model::ShortConvolution& c) {
                                     grow(mixed, c.in.rows);
                                     grow(recurred, c.output.cols);
-                                  }};
+                                  },
+                                  [&](const model::Altup& a) { grow(others, a.others); }};
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers) std::visit(measure, sublayer);
+  if (model.token_inputs) token_inputs = model.token_inputs->count();
 }
 
 Rows::Rows(uint32_t rows, uint32_t cols, const RowForms& forms) : cols_(cols), f32_(uint64_t(rows) * cols) {

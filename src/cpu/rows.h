@@ -17,6 +17,9 @@ struct RowSizes {
   uint64_t latent = 0;                          // of experts of latents
   uint64_t gate = 0;                            // of attention and of recurrences
   uint64_t mixed = 0, steps = 0, recurred = 0;  // of sublayers with a state
+  uint64_t cut = 0;                             // of the up products that wait for a gate with a cutoff
+  uint64_t laurel = 0, others = 0;              // its rank, and the other streams of AltUp
+  uint64_t token_inputs = 0;
   explicit RowSizes(const model::Model& model);
 };
 

@@ -21,6 +21,7 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
       std::visit([&](const auto& kind) { to.emplace_back(add(kind)); }, sublayer);
   }
   output = add(model.output);
+  if (model.token_inputs) token_inputs = add(model.token_inputs->projection);
   if (output && model.output.data.data() == model.embedding.data.data() && output->kind != XKind::f32)
     embedding = output;
 
@@ -64,8 +65,10 @@ std::vector<const Weights*> ModelWeights::add(const model::Experts& experts) {
 }
 
 AttentionWeights ModelWeights::add(const model::Attention& a) {
-  AttentionWeights to{&a,          attentions_++, add(a.q), add(a.k), add(a.v), add(a.output),
-                      add(a.gate), nullptr,       nullptr,  {},       {}};
+  AttentionWeights to{&a,      attentions_++, add(a.q), add(a.k), add(a.v), add(a.output), add(a.gate),
+                      nullptr, nullptr,       {},       {},       nullptr,  nullptr};
+  if (a.laurel) to.laurel_down = add(a.laurel->down);
+  if (a.laurel) to.laurel_up = add(a.laurel->up);
   if (!a.latent) return to;
   to.q_down = add(a.latent->q_down);
   to.kv_down = add(a.latent->kv_down);
@@ -88,5 +91,7 @@ RecurrenceWeights ModelWeights::add(const model::Recurrence& r) {
 }
 
 ShortConvolutionWeights ModelWeights::add(const model::ShortConvolution& c) { return {&c, add(c.in), add(c.output)}; }
+
+AltupWeights ModelWeights::add(const model::Altup& a) { return {&a, add(a.projections)}; }
 
 }  // namespace heddle::cpu

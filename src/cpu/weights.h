@@ -21,6 +21,7 @@ struct AttentionWeights {
   // Of latent attention, which has no k and v.
   const Weights *q_down, *kv_down;
   std::vector<const Weights*> k_up, v_up;  // of each head
+  const Weights *laurel_down, *laurel_up;  // null: there is none
 };
 struct FeedForwardWeights {
   const model::FeedForward* model;
@@ -41,8 +42,12 @@ struct ShortConvolutionWeights {
   const model::ShortConvolution* model;
   const Weights *in, *output;
 };
-using SublayerWeights =
-    std::variant<AttentionWeights, FeedForwardWeights, MixtureWeights, RecurrenceWeights, ShortConvolutionWeights>;
+struct AltupWeights {
+  const model::Altup* model;
+  std::vector<const Weights*> projections;
+};
+using SublayerWeights = std::variant<AttentionWeights, FeedForwardWeights, MixtureWeights, RecurrenceWeights,
+                                     ShortConvolutionWeights, AltupWeights>;
 
 class ModelWeights {
  public:
@@ -54,6 +59,7 @@ class ModelWeights {
 
   std::vector<std::vector<SublayerWeights>> layers;
   const Weights* output = nullptr;
+  const Weights* token_inputs = nullptr;  // their projection
   const Weights* embedding = nullptr;  // null where the output is another matrix: its rows are read from the file
   const std::deque<Weights>& all() const { return all_; }
   uint64_t packed_bytes() const { return arena_.bytes(); }
@@ -66,6 +72,7 @@ class ModelWeights {
   MixtureWeights add(const model::Mixture& mixture);
   RecurrenceWeights add(const model::Recurrence& recurrence);
   ShortConvolutionWeights add(const model::ShortConvolution& convolution);
+  AltupWeights add(const model::Altup& altup);
 
   const Isa& isa_;
   bool exact_;

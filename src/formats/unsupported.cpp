@@ -18,8 +18,6 @@ constexpr struct {
     {"arwkv7", "", "recurrent states (RWKV)"},
     {"rwkv6qwen2", "", "recurrent states (RWKV)"},
     {"kimi-linear", "KimiLinear", "recurrent states (delta attention)"},
-    {"gemma3n", "Gemma3n", "layers that share a KV cache, and per-layer embeddings"},
-    {"gemma4", "Gemma4", "layers that share a KV cache, and per-layer embeddings"},
     {"deepseek32", "DeepseekV32", "sparse attention with an indexer"},
     {"glm-dsa", "GlmMoeDsa", "sparse attention with an indexer"},
     {"t5", "T5", "a decoder that reads an encoder's output (cross attention)"},

@@ -21,6 +21,8 @@ uint32_t norm_field(model::Norm::Kind kind) {
       return kernels::norm_rms;
     case model::Norm::Kind::layer:
       return kernels::norm_layer;
+    case model::Norm::Kind::scale:
+      check(false, "a norm that the kernels have");
   }
   return kernels::norm_none;
 }

@@ -144,6 +144,41 @@ uint64_t latent_bytes(const model::Attention& a) {  // of k_up and v_up
                   : 0;
 }
 
+// What a model may have that no kernel computes.
+std::string_view not_on_gpu(const model::Attention& a) {
+  if (a.laurel) return "learned augmented residuals (Laurel)";
+  if (!a.latent && !a.k) return "layers that share the KV cache of another";
+  if (a.v_norm.kind != model::Norm::Kind::none) return "norms of values";
+  return {};
+}
+std::string_view not_on_gpu(const model::FeedForward& f) {
+  if (f.token_input) return "per-layer embeddings";
+  if (f.cutoff) return "activations with a cutoff";
+  return {};
+}
+std::string_view not_on_gpu(const model::Mixture& m) {
+  using Kind = model::Norm::Kind;
+  if (m.router_norm.kind != Kind::none || m.experts_norm.kind != Kind::none || !m.routing.scales.empty() || m.gate.part)
+    return "a dense feed-forward beside experts";
+  return {};
+}
+std::string_view not_on_gpu(const model::Recurrence&) { return {}; }
+std::string_view not_on_gpu(const model::ShortConvolution&) { return {}; }
+std::string_view not_on_gpu(const model::Altup&) { return "alternating updates (AltUp)"; }
+
+void expect_computable(const model::Model& model) {
+  for (const model::Layer& layer : model.layers) {
+    std::string_view found = layer.output_scale != 1 ? "a scale of the output of layers" : "";
+    for (const model::Sublayer& sublayer : layer.sublayers) {
+      const std::string_view of_sublayer = std::visit([](const auto& kind) { return not_on_gpu(kind); }, sublayer);
+      if (!of_sublayer.empty()) found = of_sublayer;
+    }
+    if (!found.empty())
+      throw Error("{}: this model has {}, which heddle does not compute on the GPU yet: run it with --device cpu",
+                  model.name, found);
+  }
+}
+
 DeviceAttention describe(const model::Attention& a, DeviceModel&, uint32_t width) {
   constexpr uint32_t max_head = 512;  // of AnyAttention
   if (!a.latent && std::max(a.head, a.value_head) > max_head)
@@ -226,6 +261,11 @@ DeviceShortConvolution describe(const model::ShortConvolution& c, DeviceModel&, 
   auto to = with_norms<DeviceShortConvolution>(c, width);
   to.in = plain(c.in);
   return to;
+}
+
+DeviceFeedForward describe(const model::Altup&, DeviceModel&, uint32_t) {
+  check(false, "a model without AltUp");
+  return {};
 }
 
 DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
@@ -381,6 +421,7 @@ uint64_t DeviceModel::largest_source() {
 }
 
 DeviceModel describe_weights(const model::Model& model, const std::vector<VisitingSublayer>& visiting) {
+  expect_computable(model);
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it

@@ -105,7 +105,8 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   };
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
-      std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture, fit_recurrence, fit_short_convolution},
+      std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture, fit_recurrence, fit_short_convolution,
+                                   [](const model::Altup&) {}},  // describe_weights() refuses it
                  sublayer);
   width = stride_of(model.width);
   for (const model::Layer& layer : model.layers) late_norms += uint32_t(layer.sublayers.size());

@@ -98,6 +98,24 @@ const std::vector<Architecture>& all_architectures() {
                           .experts = true,
                           .routing = {.score = Score::sigmoid, .weights_sum_to_one = true},
                           .window = true};
+  const Architecture gemma4{.name = "gemma4",
+                            .activation = Activation::gelu_tanh,
+                            .head_norm = always,
+                            .output_norms = true,
+                            .experts = true,
+                            .routing = {.weights_sum_to_one = true},
+                            .window = true,
+                            .window_period = 6,
+                            .window_rope_base = 10000,
+                            .scaled_embedding = true,
+                            .softcaps = true,
+                            .default_logit_softcap = 30,
+                            .score_scale = 1,
+                            .value_norm = true,
+                            .window_heads = true,
+                            .shared_caches = true,
+                            .token_inputs = true,
+                            .dense_with_experts = true};
   const Architecture bert{.name = "bert",
                           .norm = layer,
                           .rope = Style::none,
@@ -169,6 +187,14 @@ const std::vector<Architecture>& all_architectures() {
           [](Architecture& to) {
             to.name = "gemma-embedding";
             to.encoder = true;
+          }),
+      gemma4,
+      add(gemma4,
+          [](Architecture& to) {
+            to.name = "gemma3n";
+            to.experts = to.dense_with_experts = to.window_heads = false;
+            to.window_period = 5;
+            to.altup = true;
           }),
       {.name = "olmo", .norm = layer, .norm_weights = false, .norm_bias = never, .rope = Style::pairs},
       // also OLMo 3, which has windows

@@ -80,6 +80,14 @@ struct Architecture {
   bool scales = false;             // embedding_scale, residual_scale, logit_scale
   LogitScale logit_scale = LogitScale::divides;
   bool softcaps = false;
+  float default_logit_softcap = 0;  // where final_logit_softcapping is not given
+  float score_scale = 0;            // where attention.scale is not given; 0: by the size of a head
+  bool value_norm = false;          // over each head of v, without weights
+  bool window_heads = false;        // layers with a window have heads of their own size: attention.key_length_swa
+  bool shared_caches = false;       // attention.shared_kv_layers: the last layers have no keys and values of their own
+  bool token_inputs = false;        // it may have them: embedding_length_per_layer_input
+  bool dense_with_experts = false;  // the shared expert is the dense feed-forward, and both have norms of their own
+  bool altup = false;               // with Laurel and cutoffs, as in Gemma 3n
 };
 
 const std::vector<Architecture>& all_architectures();

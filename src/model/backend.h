@@ -39,14 +39,15 @@ inline uint64_t kv_bytes(const Attention& a, KvFormat format) {
   return a.kv_heads * (of(a.head) + (a.values_in_keys() ? 0 : of(a.value_head)));
 }
 // For each attention, in the order of each_attention(), the number of its KV cache; caches are numbered from 0 in that
-// order too. A causal attention reads keys and values of earlier batches and has a cache of its own. Other models
-// compute a text in one batch, so an attention's keys and values are not read after it: those of one shape share a
-// cache.
+// order too. A causal attention reads keys and values of earlier batches and has a cache of its own, unless its
+// shared_cache says otherwise. Other models compute a text in one batch, so an attention's keys and values are not read
+// after it: those of one shape share a cache.
 inline std::vector<uint32_t> kv_cache_numbers(const Model& model) {
   std::vector<const Attention*> of_cache;
   std::vector<uint32_t> numbers;
   each_attention(model, [&](const Attention& a) {
     const auto found = std::find_if(of_cache.begin(), of_cache.end(), [&](const Attention* b) {
+      if (a.shared_cache) return a.shared_cache == b->shared_cache;
       return !a.causal && !b->causal && a.kv_heads == b->kv_heads && a.head == b->head &&
              a.value_head == b->value_head && a.values_in_keys() == b->values_in_keys();
     });
@@ -163,7 +164,8 @@ class Backend {
   virtual void embed() = 0;
   // Two verbs for every kind of sublayer. compute() reads the residual stream and leaves its result in scratch: of an
   // attention norm, q, k and v, rotation, KV cache and attention; of a feed-forward norm, gate and up, activation; of a
-  // mixture also the router. add() does the rest: last product, norm, and the sum with the residual.
+  // mixture also the router. add() does the rest: last product, norm, and the sum with the residual. A step of AltUp
+  // is divided as the backend likes.
   virtual void compute(uint32_t layer, uint32_t sublayer) = 0;
   virtual void add(uint32_t layer, uint32_t sublayer) = 0;
   // Of the rows in Batch::states, what the last layer left and the final norm made of it. Called where there are any.

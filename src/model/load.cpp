@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/rope_frequencies.h"
 #include "model/architectures.h"
+#include "model/load_gemma.h"
 #include "model/load_pooled.h"
 #include "model/load_states.h"
 #include "model/reader.h"
@@ -45,6 +46,10 @@ class Loader {
     inner_ = read_.per_layer("feed_forward_length", all, {0, max_row}, 0);
     head_ = read_.integer("attention.key_length", {1, max_head}, model_.width / std::max(1u, heads_[0]));
     value_head_ = read_.integer("attention.value_length", {1, max_head}, head_);
+    if (arch_.window_heads) {
+      window_head_ = read_.integer("attention.key_length_swa", {1, max_head}, head_);
+      window_value_head_ = read_.integer("attention.value_length_swa", {1, max_head}, window_head_);
+    }
     // Phi-3.5-MoE has layer norms, and in files the key of the others.
     const bool rms = arch_.norm == Norm::Kind::rms || arch_.name == "phimoe";
     if (arch_.block == Block::one) read_.ignore({"attention.layer_norm_epsilon"});  // of layers that guess
@@ -63,6 +68,7 @@ class Loader {
     pooled_.read_options(read_, arch_);
     read_activation();
     read_windows();
+    gemma_.read_options(read_, arch_, windows_);
     read_latent();
     read_ropes();
     read_experts();
@@ -72,11 +78,12 @@ class Loader {
     // Converters write it into files of models that are not: the tensors tell.
     if (arch_.one_norm == Has::maybe) read_.ignore({"use_parallel_residual"});
     if (arch_.scales) read_scales();
-    attention_scale_ = static_cast<float>(read_.number("attention.scale", 0));
+    attention_scale_ = static_cast<float>(read_.number("attention.scale", double(arch_.score_scale)));
     if (arch_.scaled_embedding) model_.embedding_scale = std::sqrt(static_cast<float>(model_.width));
     if (arch_.softcaps) {
       attention_softcap_ = static_cast<float>(read_.number_from_0("attn_logit_softcapping", 0));
-      model_.logit_softcap = static_cast<float>(read_.number_from_0("final_logit_softcapping", 0));
+      model_.logit_softcap =
+          static_cast<float>(read_.number_from_0("final_logit_softcapping", double(arch_.default_logit_softcap)));
     }
     if (arch_.alibi != 0) alibi_ = read_.number_from_0("attention.max_alibi_bias", arch_.alibi);
     read_.finish_options();
@@ -108,6 +115,7 @@ class Loader {
     }
     if (arch_.embedding_norm) model_.embedding_norm = norm("token_embd_norm", model_.width);
     if (!arch_.residual_norms) model_.norm = norm(std::string(arch_.output_norm), model_.width);
+    gemma_.read_ends(read_, model_, epsilon_);
     pooled_.read(read_, model_, [&](const std::string& name, uint64_t size) { return norm(name, size); });
     // A reranker made of a language model has the rows of its head that it needs in the classifier.
     const bool ranks = model_.pooling == Pooling::rank && model_.classifier;
@@ -184,6 +192,12 @@ class Loader {
     if (arch_.no_rope_period) rotated_layers_ = read_.booleans_per_layer("rope.rotated_layers", layers_);
     const uint32_t dimensions = read_.integer("rope.dimension_count", {2, head_}, head_);
     if (dimensions % 2) read_.refuse("rope.dimension_count", fmt::format("an even number up to the head's {}", head_));
+    uint32_t in_windows = dimensions;
+    if (arch_.window_heads) {
+      in_windows = read_.integer("rope.dimension_count_swa", {2, window_head_}, window_head_);
+      if (in_windows % 2)
+        read_.refuse("rope.dimension_count_swa", fmt::format("an even number up to the head's {}", window_head_));
+    }
     const double base = read_.number_above_0("rope.freq_base", 10000);
     RopeScaling scaling, long_scaling;
     const double magnitude = read_.number("rope.scaling.attn_factor", 1);
@@ -229,7 +243,7 @@ class Loader {
     rope_ = scaled(base);
     const double window_base =
         read_.number_above_0("rope.freq_base_swa", arch_.window_rope_base > 1 ? arch_.window_rope_base : base);
-    window_rope_ = arch_.window_rope_base != 0 ? make_rope(dimensions, window_base, {}, 1) : scaled(window_base);
+    window_rope_ = arch_.window_rope_base != 0 ? make_rope(in_windows, window_base, {}, 1) : scaled(window_base);
     if (arch_.rope_switch && !read_.boolean("rope.scaling.finetuned", true)) rope_ = window_rope_ = {};
   }
   Rope make_rope(uint32_t dimensions, double base, const RopeScaling& scaling, double magnitude) const {
@@ -333,6 +347,7 @@ class Loader {
       case Block::state:
         to.sublayers.emplace_back(state(blk));
     }
+    gemma_.finish_layer(read_, model_, to, index, epsilon_);
     model_.layers.push_back(std::move(to));
   }
   Sublayer state(const std::string& blk) {
@@ -340,7 +355,7 @@ class Loader {
                         [&](const std::string& name, uint64_t size) { return norm(name, size); });
   }
   Sublayer mixture_or_feed_forward(const std::string& blk, uint32_t index) {
-    if (experts_ && read_.has(blk + "ffn_gate_inp.weight")) return mixture(blk);
+    if (experts_ && read_.has(blk + "ffn_gate_inp.weight")) return mixture(blk, index);
     return feed_forward(blk, index);
   }
 
@@ -351,13 +366,16 @@ class Loader {
     if (to.kv_heads == 0 || to.heads == 0 || to.heads % to.kv_heads)
       read_.refuse("attention.head_count_kv",
                    fmt::format("in layer {} a divisor of the {} attention heads", index, to.heads));
-    for (const auto& [key, size] : {std::pair{"attention.key_length", head_}, {"attention.value_length", value_head_}})
+    const bool in_window = arch_.window_heads && windows_[index];
+    to.head = in_window ? window_head_ : head_;
+    to.value_head = in_window ? window_value_head_ : value_head_;
+    for (const auto& [key, size] :
+         {std::pair{"attention.key_length", to.head}, {"attention.value_length", to.value_head}})
       if (uint64_t(to.heads) * size > max_row)
         throw Error("{}: {}: expected at most {} values in all {} heads of layer {}, found {} for each head",
                     model_.name, key, max_row, to.heads, index, size);
-    to.head = head_;
-    to.value_head = value_head_;
     to.causal = causal_;
+    to.shared_cache = gemma_.cache_of(index);
     to.clamp_qkv = clamp_qkv_;
     const uint64_t width = model_.width;
     // Falcon 40B has a norm of its own for the attention; its feed-forward reads attn_norm.
@@ -368,7 +386,7 @@ class Loader {
     if (latent_)
       read_latent_projections(to, blk);
     else
-      read_projections(to, blk);
+      read_projections(to, blk, !gemma_.reads_cache(index));
     (arch_.window_is_chunk ? to.chunk : to.window) = windows_[index];
     const bool rotates = (rotated_layers_ ? (*rotated_layers_)[index]
                                           : arch_.no_rope_period == 0 || (index + 1) % arch_.no_rope_period != 0) &&
@@ -395,9 +413,10 @@ class Loader {
   }
   uint32_t score_head() const { return latent_ ? latent_->plain + latent_->rotated : head_; }
 
-  void read_projections(Attention& to, const std::string& blk) {
-    const uint64_t width = model_.width, q = uint64_t(to.heads) * head_, k = uint64_t(to.kv_heads) * head_;
-    const uint64_t v = uint64_t(to.kv_heads) * value_head_;
+  // `fills_cache`: with k and v.
+  void read_projections(Attention& to, const std::string& blk, bool fills_cache) {
+    const uint64_t width = model_.width, q = uint64_t(to.heads) * to.head, k = uint64_t(to.kv_heads) * to.head;
+    const uint64_t v = uint64_t(to.kv_heads) * to.value_head;
     if (read_.has(blk + "attn_qkv.weight")) {
       const Matrix all = read_.matrix(blk + "attn_qkv.weight", q + k + v, width);
       to.q = all.slice(0, q);
@@ -410,8 +429,13 @@ class Loader {
       }
     } else {
       read_queries(to, blk);
-      to.k = read_.matrix(blk + "attn_k.weight", k, width);
-      to.v = read_.matrix(blk + "attn_v.weight", v, width);
+      if (fills_cache) {
+        to.k = read_.matrix(blk + "attn_k.weight", k, width);
+        const bool is_key = arch_.value_norm && !read_.has(blk + "attn_v.weight") && v == k;
+        to.v = is_key ? to.k : read_.matrix(blk + "attn_v.weight", v, width);
+      } else {
+        for (const char* name : {"attn_k.", "attn_v.", "attn_k_norm."}) read_.ignore_tensors(blk + name);
+      }
       if (!arch_.output_gate) to.q_bias = bias(arch_.qkv_bias, blk + "attn_q", q);
       to.k_bias = bias(arch_.qkv_bias, blk + "attn_k", k);
       to.v_bias = bias(arch_.qkv_bias, blk + "attn_v", v);
@@ -419,6 +443,7 @@ class Loader {
     const bool norms = arch_.wide_norm || arch_.head_norm == Has::always ||
                        (arch_.head_norm == Has::maybe && read_.has(blk + "attn_q_norm.weight"));
     to.norm_after_rope = arch_.norm_after_rope;
+    if (arch_.value_norm && fills_cache) to.v_norm = {Norm::Kind::rms, Vector(to.value_head, 1), {}, epsilon_};
     if (!norms) return;
     if (arch_.own_head_norms) {
       // (heads, head) in the file
@@ -426,20 +451,20 @@ class Loader {
       to.q_norm = own_head_norm(blk + "attn_q_norm", to.heads);
       to.k_norm = own_head_norm(blk + "attn_k_norm", to.kv_heads);
     } else {
-      to.q_norm = norm(blk + "attn_q_norm", arch_.wide_norm ? q : head_);
-      to.k_norm = norm(blk + "attn_k_norm", arch_.wide_norm ? k : head_);
+      to.q_norm = norm(blk + "attn_q_norm", arch_.wide_norm ? q : to.head);
+      if (fills_cache) to.k_norm = norm(blk + "attn_k_norm", arch_.wide_norm ? k : to.head);
     }
   }
   void read_queries(Attention& to, const std::string& blk) {
-    const uint64_t rows = uint64_t(to.heads) * head_;
+    const uint64_t head = to.head, rows = to.heads * head;
     if (!arch_.output_gate) {
       to.q = read_.matrix(blk + "attn_q.weight", rows, model_.width);
       return;
     }
     std::vector<uint64_t> queries, gates;
     for (uint64_t i = 0; i < rows; ++i) {
-      queries.push_back(i / head_ * 2 * head_ + i % head_);
-      gates.push_back(queries.back() + head_);
+      queries.push_back(i / head * 2 * head + i % head);
+      gates.push_back(queries.back() + head);
     }
     to.q = read_.gathered(blk + "attn_q.weight", 2 * rows, model_.width, queries);
     to.gate = read_.gathered(blk + "attn_q.weight", 2 * rows, model_.width, gates);
@@ -500,7 +525,7 @@ class Loader {
     return arch_.output_norms ? norm(blk + "post_ffw_norm", model_.width) : Norm();
   }
 
-  Mixture mixture(const std::string& blk) {
+  Mixture mixture(const std::string& blk, uint32_t index) {
     Mixture to;
     const uint64_t width = model_.width;
     to.norm = ffn_norm(blk);
@@ -510,8 +535,13 @@ class Loader {
     to.routing = routing_;
     to.routing.bias = read_.vector_if(blk + "exp_probs_b.bias", experts_);
     const uint64_t outer = latent_experts_ ? latent_experts_ : width;
-    if (arch_.gated) to.gate = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, outer);
-    to.up = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, outer);
+    if (arch_.dense_with_experts && read_.has(blk + "ffn_gate_up_exps.weight")) {
+      to.gate = to.up = read_.experts(blk + "ffn_gate_up_exps.weight", experts_, 2 * uint64_t(expert_inner_), outer);
+      to.gate.part = to.up.part = to.up.first = expert_inner_;
+    } else {
+      if (arch_.gated) to.gate = read_.experts(blk + "ffn_gate_exps.weight", experts_, expert_inner_, outer);
+      to.up = read_.experts(blk + "ffn_up_exps.weight", experts_, expert_inner_, outer);
+    }
     to.down = read_.experts(blk + "ffn_down_exps.weight", experts_, outer, expert_inner_);
     if (latent_experts_) {
       to.latent_down = read_.matrix(blk + "ffn_latent_down.weight", outer, width);
@@ -529,7 +559,19 @@ class Loader {
       to.shared_router = read_.vector_if(blk + "ffn_gate_inp_shexp.weight", width);
     }
     to.output_norm = ffn_output_norm(blk);
+    if (arch_.dense_with_experts) put_dense_beside(to, blk, index);
     return to;
+  }
+  // The dense feed-forward, as the shared expert; the experts have a norm of their own, and the router another.
+  void put_dense_beside(Mixture& to, const std::string& blk, uint32_t index) {
+    const uint64_t width = model_.width;
+    to.shared = feed_forward(blk, index);
+    to.shared->output_norm = norm(blk + "post_ffw_norm_1", width);
+    to.norm = norm(blk + "pre_ffw_norm_2", width);
+    to.experts_norm = norm(blk + "post_ffw_norm_2", width);
+    to.router_norm = {Norm::Kind::rms, read_.vector(blk + "ffn_gate_inp.scale", width), {}, epsilon_};
+    for (float& weight : to.router_norm.weight) weight /= std::sqrt(static_cast<float>(width));
+    to.routing.scales = read_.vector_if(blk + "ffn_down_exps.scale", experts_);
   }
   // (experts, size) in the file.
   Vector expert_bias(const std::string& name, uint64_t size) {
@@ -569,6 +611,7 @@ class Loader {
   const LoadOptions& options_;
   Model& model_;
   uint32_t trained_ = 0, layers_ = 0, head_ = 0, value_head_ = 0;
+  uint32_t window_head_ = 0, window_value_head_ = 0;  // of layers with a window, where theirs are others
   uint32_t experts_ = 0, expert_inner_ = 0, shared_inner_ = 0, latent_experts_ = 0, q_rank_ = 0, original_ = 0;
   std::vector<uint32_t> heads_, kv_heads_, inner_, windows_;
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
@@ -577,6 +620,7 @@ class Loader {
   std::optional<std::vector<bool>> rotated_layers_;  // unset: as the architecture says
   PooledReader pooled_;
   StateReader states_;
+  GemmaReader gemma_;
   Activation activation_ = Activation::silu;
   std::vector<Xielu> xielu_;  // of each layer
   Routing routing_;

@@ -31,7 +31,12 @@ struct Matrix {
 using Vector = std::vector<float>;  // norms and biases are small, so they are decoded while loading; empty: absent
 
 struct Norm {
-  enum class Kind : uint8_t { none, rms, layer } kind = Kind::none;
+  enum class Kind : uint8_t {
+    none,
+    rms,
+    layer,
+    scale,  // none: the values are multiplied by the weights
+  } kind = Kind::none;
   Vector weight, bias;
   float epsilon = 0;
 };
@@ -53,8 +58,12 @@ struct Rope {
 struct Experts {
   uint64_t count = 0;
   Matrix all;
+  // Where gate and up are one stack: of the rows of each expert, `part` from `first` on. part 0: all of them.
+  uint64_t first = 0, part = 0;
   Matrix expert(uint64_t index) const {
-    return count ? all.slice(index * (all.rows / count), all.rows / count) : Matrix();
+    if (!count) return {};
+    const uint64_t rows = all.rows / count;
+    return all.slice(index * rows + first, part ? part : rows);
   }
 };
 
@@ -77,13 +86,22 @@ struct Temperature {
   uint32_t length = 0, offset = 0;
 };
 
+// A learned augmented residual (Laurel), beside an attention. With h, what the norm of the attention leaves, and its
+// result r, the residual stream x becomes scale * (x + r + h + norm(up(down h))).
+struct Laurel {
+  Matrix down, up;
+  Norm norm;
+  float scale = 1;
+};
+
 struct Attention {
   Norm norm;  // of the input
-  Matrix q, k, v;
+  Matrix q, k, v;  // k and v: unset where another attention fills the cache; v may be k
   Vector q_bias, k_bias, v_bias;
   float clamp_qkv = 0;  // q, k and v are clamped to it and its negative, after their norms; 0: they are not
   // Of q and k: over each head, or over all heads where the weight is that long.
   Norm q_norm, k_norm;
+  Norm v_norm;                   // over each head
   bool own_head_norms = false;   // over each head, although the weight is that of all heads
   bool norm_after_rope = false;  // otherwise before the rotation
   Rope rope;
@@ -97,14 +115,18 @@ struct Attention {
   uint32_t window = 0;  // a position sees itself and window - 1 before it, or without causal window / 2 on both sides;
                         // 0: all
   uint32_t chunk = 0;   // positions are in chunks of this size, and see those of their own; 0: all
+  // Attentions with the same number, other than 0, have one KV cache. The first of them fills it.
+  uint32_t shared_cache = 0;
   std::optional<Latent> latent;  // k and v are unset
   // What the heads leave is multiplied by sigmoid(gate x), value by value, before the output matrix; absent: it is not.
   Matrix gate;
+  std::optional<Laurel> laurel;
   Matrix output;
   Vector output_bias;
   Norm output_norm;    // applied before the result is added to the residual
   Norm residual_norm;  // of the residual stream, after the result was added
 
+  bool fills_cache() const { return latent || k; }
   // Whether the values of a token are the beginning of its keys, and have no place of their own in the cache.
   bool values_in_keys() const { return latent.has_value(); }
   // Values of a token in the cache.
@@ -133,8 +155,13 @@ struct FeedForward {
   Xielu xielu;            // of that activation
   Matrix gate, up, down;  // down(activation(gate x) * up x); without a gate, down(activation(up x))
   Vector gate_bias, up_bias, down_bias;
-  Norm output_norm;    // applied before the result is added to the residual
-  Norm residual_norm;  // of the residual stream, after the result was added
+  // Of the products g of the gate, what they have above mean(g) + cutoff * deviation(g) is activated, and 0 below.
+  std::optional<float> cutoff;
+  // In place of up x, which is unset then: the inputs of this number that the token has (Model::token_inputs).
+  std::optional<uint32_t> token_input;
+  Norm output_norm;               // applied before the result is added to the residual
+  Norm residual_norm;             // of the residual stream, after the result was added
+  bool to_other_streams = false;  // the result is added to the other streams (Altup), not to the residual
 };
 
 // How a mixture picks experts from the router's logits, and weighs them.
@@ -154,6 +181,7 @@ struct Routing {
   bool groups_by_two = true;
   bool weights_sum_to_one = false;  // the weights of the experts picked are divided by their sum
   float scale = 1;                  // of the weights
+  Vector scales;                    // of the weight of each expert, after that; empty: 1
   float near = 0;                   // of sparsemixer
   bool weigh_input = false;         // an expert reads weight * x; its result is not weighed
 };
@@ -161,16 +189,21 @@ struct Routing {
 struct Mixture {
   Norm norm;  // of the input
   Activation activation = Activation::silu;
-  Matrix router;  // a logit per expert
+  Norm router_norm;  // of the input, for the router; unset: it reads what the experts read
+  Matrix router;     // a logit per expert
   Vector router_bias;
   Routing routing;
   Experts gate, up, down;                // without a gate as in FeedForward
   Vector gate_bias, up_bias, down_bias;  // of all experts, one after the other; empty: none
-  Matrix latent_down, latent_up;      // experts read latent_down x, and latent_up their weighted sum; absent: neither
-  std::optional<FeedForward> shared;  // sees every token; its norms are unset: it reads what the router reads
-  Vector shared_router;               // the shared expert's weight is sigmoid(shared_router . x); empty: 1
-  Norm output_norm;                   // of the weighted sum, before it is added to the residual
-  Norm residual_norm;                 // of the residual stream, after the result was added
+  // Experts read latent_down x, and latent_up their weighted sum; absent: neither.
+  Matrix latent_down, latent_up;
+  Norm experts_norm;  // of the weighted sum, after latent_up, before the shared expert's result is added
+  // Sees every token. Its input norm, where it has one, is of the input of the mixture; otherwise it reads what
+  // Mixture::norm leaves. Its output norm is of its result.
+  std::optional<FeedForward> shared;
+  Vector shared_router;  // the shared expert's weight is sigmoid(shared_router . x); empty: 1
+  Norm output_norm;      // of the sum, before it is added to the residual
+  Norm residual_norm;    // of the residual stream, after the result was added
 };
 
 // A causal convolution of each channel with its last inputs; before the first token they are 0.
@@ -228,8 +261,27 @@ struct ShortConvolution {
   Norm output_norm, residual_norm;  // as of Attention
 };
 
+// A step of alternating updates (AltUp): beside the residual stream x there are `others` more. Other sublayers neither
+// read nor change those, but for FeedForward::to_other_streams.
+//   begin    other i = P_i x, scaled to the length of x
+//   predict  with s = (x, others) and c = coefficients tanh(router norm(x)): s_i += sum of c_ij s_j. Then x is kept.
+//   correct  with y, what the sublayers made of the x that predict kept: s_i += (1 + c_i) (y - x)
+//   end      x = the mean of x and of P_i other i, each scaled to the length of x
+struct Altup {
+  enum class Step : uint8_t { begin, predict, correct, end } step = Step::begin;
+  uint32_t others = 0;
+  Experts projections;  // of begin and end: P_i, (width, width)
+  // Of the other two.
+  Norm norm;
+  Vector router;        // (streams, width)
+  Vector coefficients;  // (streams, streams, streams) for predict, (streams, streams) for correct
+
+  uint32_t streams() const { return others + 1; }
+};
+constexpr float altup_min_square = 1e-5f;  // the mean square that the length of P x is taken from is no smaller
+
 // Reads the residual stream, computes, and adds to it.
-using Sublayer = std::variant<Attention, FeedForward, Mixture, Recurrence, ShortConvolution>;
+using Sublayer = std::variant<Attention, FeedForward, Mixture, Recurrence, ShortConvolution, Altup>;
 
 // std::visit(Overloaded{[](const Attention&) {}, ...}, sublayer): one function per kind, and none may be missing.
 template <class... Functions>
@@ -246,6 +298,7 @@ struct Layer {
   // feed-forward or mixture.
   bool parallel = false;
   float residual_scale = 1;
+  float output_scale = 1;  // of the residual stream, after the last sublayer
 
   // The first sublayer of a kind; null where there is none.
   template <class Kind>
@@ -269,6 +322,17 @@ struct Layer {
   Kind& get() {
     return const_cast<Kind&>(std::as_const(*this).template get<Kind>());
   }
+};
+
+// What the layers read of a token beside the residual stream (per-layer embeddings): for the embedding x of token t,
+//   scale * (norm(projection x) + embedding_scale * embedding[t]), in slices of `size` values, each with a norm.
+struct TokenInputs {
+  uint32_t size = 0;
+  Matrix embedding;   // (vocabulary, slices * size)
+  Matrix projection;  // (slices * size, width)
+  Norm norm;          // over each slice
+  float embedding_scale = 1, scale = 1;
+  uint32_t count() const { return uint32_t(projection.rows); }
 };
 
 // How the states of a text's tokens become the text's embedding. Numbered as in GGUF.
@@ -306,6 +370,7 @@ struct Model {
   Vector type_embeddings;       // (token types, width), added to the embedding; empty: there are no types
   Norm embedding_norm;          // of the sum
   float embedding_scale = 1;
+  std::optional<TokenInputs> token_inputs;
   std::vector<Layer> layers;
   Norm norm;
   Matrix output;  // the embedding, where the two are tied; absent: the model has no logits
@@ -374,8 +439,12 @@ struct SublayerMatrix {
 // The matrices that a sublayer has.
 inline std::vector<SublayerMatrix> matrices_of(const Attention& a) {
   if (!a.latent) {
-    std::vector<SublayerMatrix> all{{&a.q}, {&a.k}, {&a.v}, {&a.output}};
+    std::vector<SublayerMatrix> all{{&a.q}};
+    if (a.k) all.push_back({&a.k});
+    if (a.v && (a.v.data.empty() || a.v.data.data() != a.k.data.data())) all.push_back({&a.v});
+    all.push_back({&a.output});
     if (a.gate) all.push_back({&a.gate});
+    if (a.laurel) all.insert(all.end(), {{&a.laurel->down}, {&a.laurel->up}});
     return all;
   }
   const Latent& l = *a.latent;
@@ -385,7 +454,8 @@ inline std::vector<SublayerMatrix> matrices_of(const Attention& a) {
   return all;
 }
 inline std::vector<SublayerMatrix> matrices_of(const FeedForward& f) {
-  std::vector<SublayerMatrix> all{{&f.up}, {&f.down}};
+  std::vector<SublayerMatrix> all{{&f.down}};
+  if (f.up) all.push_back({&f.up});
   if (f.gate) all.push_back({&f.gate});
   return all;
 }
@@ -393,7 +463,8 @@ inline std::vector<SublayerMatrix> matrices_of(const Mixture& m) {
   std::vector<SublayerMatrix> all{{&m.router}};
   if (m.latent_down) all.insert(all.end(), {{&m.latent_down}, {&m.latent_up}});
   for (const Experts* experts : {&m.gate, &m.up, &m.down})
-    if (experts->count) all.push_back({&experts->all, m.routing.used, experts->count});
+    if (experts->count && !(experts == &m.up && m.gate.part)) // one stack with the gate
+      all.push_back({&experts->all, m.routing.used, experts->count});
   if (m.shared)
     for (const SublayerMatrix& matrix : matrices_of(*m.shared)) all.push_back(matrix);
   return all;
@@ -404,6 +475,10 @@ inline std::vector<SublayerMatrix> matrices_of(const Recurrence& r) {
   return all;
 }
 inline std::vector<SublayerMatrix> matrices_of(const ShortConvolution& c) { return {{&c.in}, {&c.output}}; }
+inline std::vector<SublayerMatrix> matrices_of(const Altup& a) {
+  if (!a.projections.count) return {};
+  return {{&a.projections.all, a.projections.count, a.projections.count}};
+}
 inline std::vector<SublayerMatrix> matrices_of(const Sublayer& sublayer) {
   return std::visit([](const auto& kind) { return matrices_of(kind); }, sublayer);
 }

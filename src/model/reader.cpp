@@ -105,14 +105,15 @@ std::vector<uint32_t> Reader::per_layer(std::string_view key, uint32_t layers, R
   return list;
 }
 
-std::vector<float> Reader::numbers_per_layer(std::string_view key, uint32_t layers) {
+std::vector<float> Reader::numbers_per_layer(std::string_view key, uint32_t layers, bool or_minus_infinity) {
   const formats::Value* value = find(key);
   const auto* array = value ? std::get_if<formats::Array>(value) : nullptr;
   if (!array) return std::vector<float>(layers, static_cast<float>(number(key)));
   if (array->size() != layers) refuse(key, fmt::format("one number per layer ({})", layers));
   std::vector<float> list;
   for (const double one : array->numbers()) {
-    if (!(std::fabs(one) <= std::numeric_limits<float>::max())) refuse(key, "finite numbers that an f32 can hold");
+    if (!(std::fabs(one) <= std::numeric_limits<float>::max()) && !(or_minus_infinity && one == -INFINITY))
+      refuse(key, "finite numbers that an f32 can hold");
     list.push_back(static_cast<float>(one));
   }
   return list;

@@ -36,8 +36,8 @@ class Reader {
   // One per layer, whether the file has one number for all layers or a list.
   std::vector<uint32_t> per_layer(std::string_view key, uint32_t layers, Range range,
                                   std::optional<uint32_t> fallback = {});
-  // The same for numbers; finite ones.
-  std::vector<float> numbers_per_layer(std::string_view key, uint32_t layers);
+  // The same for numbers; finite ones, or -infinity where that is allowed.
+  std::vector<float> numbers_per_layer(std::string_view key, uint32_t layers, bool or_minus_infinity = false);
   // One boolean per layer; nothing where the key is absent or has one number.
   std::optional<std::vector<bool>> booleans_per_layer(std::string_view key, uint32_t layers);
   void ignore(std::initializer_list<std::string_view> keys);

@@ -16,13 +16,14 @@
 
 namespace heddle::test {
 
-// Multiples of 1/256 within a quarter of 0; norms are multiples of 1/64 within a quarter of `norms`.
+// Multiples of 1/256 within a quarter of 0; norms, and scales, are multiples of 1/64 within a quarter of `norms`.
 inline std::vector<float> formula(const std::string& name, const std::vector<uint64_t>& shape, float norms) {
   uint32_t seed = 2166136261;
   for (const char byte : name) seed = (seed ^ uint8_t(byte)) * 16777619;
   uint64_t count = 1;
   for (const uint64_t n : shape) count *= n;
-  const bool is_norm = shape.size() == 1 && name.ends_with("weight");
+  const bool is_norm =
+      shape.size() == 1 && (name.ends_with("weight") || name.ends_with("scale") || name.ends_with("layer_scalar"));
   std::vector<float> values(count);
   for (uint32_t i = 0; i < count; ++i) {
     uint32_t x = i * 2654435769u + seed;

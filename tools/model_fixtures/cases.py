@@ -1,6 +1,10 @@
-"""The fixtures: which classes, with which options. Those with mixtures of experts are in mixture_cases.py."""
+"""The fixtures: which classes, with which options. Those with mixtures of experts, those with recurrent
+states, and Gemma 4 and 3n are in files of their own."""
+from gemma_cases import add_gemma_with_inputs
 from mixture_cases import add_mixtures
 from recurrent_cases import add_recurrent
+
+IDS = [(37 * i * i + 11 * i + 5) % 67 for i in range(26)]
 
 
 def cases():
@@ -287,6 +291,7 @@ def cases():
         **rope("yarn", factor=4.0, original_max_position_embeddings=16))
     add_mixtures(add, rope)
     add_text_parts(result, base, rope)
+    add_gemma_with_inputs(result, base, IDS)
     add_recurrent(result, {**base, "max_position_embeddings": 96}, rope)
     return result
 

@@ -19,10 +19,10 @@ import re
 import sys
 import tempfile
 
-from cases import cases
+from cases import IDS, cases
+from gemma_cases import SMALL_NORMS
 from recurrent_cases import RECURRENT
 
-IDS = [(37 * i * i + 11 * i + 5) % 67 for i in range(26)]
 POSITIONS = [0, 1, 6, 13, 19, 25]
 # to load it with, where its own is not meant
 CONTEXTS = {"mamba2": 96, "mamba2-groups": 96, "mamba2-limits": 96, "phi3-longrope-short": 32, "bloom": 64,
@@ -34,11 +34,11 @@ SHIFTS = {"dots1-groups": 3, "llama4-images-interleaved": 4, "minimax-m2": 3, "q
 
 
 def weights(name, shape, norms):
-    """Multiples of 1/256 within a quarter of 0; norms are multiples of 1/64 within a quarter of `norms`."""
+    """Multiples of 1/256 within a quarter of 0; norms, and scales, are multiples of 1/64 within a quarter of `norms`."""
     seed = 2166136261
     for byte in name.encode():
         seed = (seed ^ byte) * 16777619 % 2**32
-    is_norm = len(shape) == 1 and name.endswith("weight")
+    is_norm = len(shape) == 1 and name.endswith(("weight", "scale", "layer_scalar"))
     result = []
     for i in range(math.prod(shape)):
         x = (i * 2654435769 + seed) % 2**32
@@ -246,7 +246,8 @@ def run(name, class_name, options, norms):
 
 
 def make(name, class_name, options):
-    norms = 0 if class_name.startswith(("Gemma", "NemotronFor", "Qwen3Next", "Qwen3_5")) else 1
+    near_zero = ("Gemma", "NemotronFor", "Qwen3Next", "Qwen3_5")
+    norms = 0.5 if class_name.startswith(SMALL_NORMS) else 0 if class_name.startswith(near_zero) else 1
     found = run_bailing(name, options) if "Bailing" in class_name else run(name, class_name, options, norms)
     saved, shapes, ids, logits, greedy = found
     text = saved.get("text_config", saved)

@@ -263,7 +263,14 @@ Tensor some_rows(const Tensor& from, const Wanted::Rows& rows, const Shape& shap
   Tensor result = from;
   result.shape = shape;
   const uint64_t begin = from.bytes() / rows.all * rows.first, size = result.bytes();
-  if (!from.produce) {
+  if (from.bytes() < size) {
+    result.view = {};
+    result.produce = [from](std::span<uint8_t> to) {
+      std::vector<uint8_t> scratch;
+      const auto rest = std::ranges::copy(from.data(scratch), to.begin()).out;
+      std::fill(rest, to.end(), uint8_t{0});
+    };
+  } else if (!from.produce) {
     result.view = from.view.subspan(begin, size);
   } else {
     result.produce = [from, begin](std::span<uint8_t> to) {

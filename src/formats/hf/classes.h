@@ -23,6 +23,10 @@ Description describe_phi3(Config& config);
 Description describe_gemma2(Config& config);
 Description describe_gemma3(Config& config);
 Description describe_gemma3_with_images(Config& config);  // its text model
+Description describe_gemma3n(Config& config);
+Description describe_gemma3n_with_images(Config& config);
+Description describe_gemma4(Config& config);
+Description describe_gemma4_with_images(Config& config);
 Description describe_olmo2(Config& config);
 Description describe_apertus(Config& config);
 Description describe_arcee(Config& config);

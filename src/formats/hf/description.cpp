@@ -48,7 +48,7 @@ Sizes read_sizes(Config& config, const Sizes& defaults) {
   Sizes sizes = defaults;
   sizes.vocabulary = config.integer("vocab_size", defaults.vocabulary);
   sizes.hidden = config.integer("hidden_size", defaults.hidden);
-  sizes.inner = config.integer("intermediate_size", defaults.inner);
+  if (defaults.inner) sizes.inner = config.integer("intermediate_size", defaults.inner);
   sizes.layers = config.integer("num_hidden_layers", defaults.layers);
   sizes.heads = config.integer("num_attention_heads", defaults.heads);
   sizes.context = config.integer("max_position_embeddings", defaults.context);

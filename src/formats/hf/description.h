@@ -69,7 +69,7 @@ struct Wanted {
   std::string fused;          // a tensor in the file that may have the experts of `sources` stacked already,
   Change fused_change;        // and its change
   std::vector<float> values;  // of a tensor that is computed from the config and in no file
-  // Where the file's tensor has more rows: the first one, and how many it has.
+  // Where the file's tensor has more rows: the first one, and how many it has. Where it has fewer, the others are 0.
   struct Rows {
     uint64_t first = 0, all = 0;
   };
@@ -112,7 +112,8 @@ struct Sizes {
   double epsilon;
   bool tied;
 };
-// `defaults` are for what config does not name: kv_heads 0 stands for heads, head_dim 0 for hidden / heads.
+// `defaults` are for what config does not name: kv_heads 0 stands for heads, head_dim 0 for hidden / heads. inner 0: the
+// class reads intermediate_size.
 Sizes read_sizes(Config& config, const Sizes& defaults);
 void put_sizes(Description& to, const Sizes& sizes);       // all but epsilon
 void put_head_length(Description& to, uint64_t head_dim);  // key_length and value_length

@@ -1,5 +1,7 @@
 // Gemma: norms are stored as weight - 1. Gemma 2 and 3: norms before and after each sublayer; layers with a window
 // alternate with layers that see everything.
+#include "formats/hf/gemma.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -55,14 +57,14 @@ Description gemma_family(Config& config, std::string_view architecture, const Si
   return to;
 }
 
+}  // namespace
+
 Sizes gemma_sizes(Config& config, const Sizes& defaults) {
   Sizes sizes = read_sizes(config, defaults);
   sizes.epsilon = config.number("rms_norm_eps", defaults.epsilon);
   return sizes;
 }
 
-// Gemma 3 rotates layers with a window by another base. New spelling: an object for each; old: two numbers, and
-// rope_scaling for the other layers.
 void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
   const RopeDefaults defaults{.theta = 1e6, .types = {RopeType::usual, RopeType::linear}};
   const double global = rope_base(config, "rope_theta", 1e6);
@@ -94,8 +96,6 @@ void put_gemma3_rope(Description& to, Config& config, const Sizes& sizes) {
   put_rope(to, full, sizes.head_dim);
   to.set("rope.freq_base_swa", local);
 }
-
-}  // namespace
 
 Description describe_gemma(Config& config) {
   const Sizes sizes = gemma_sizes(config, {256000, 3072, 24576, 28, 16, 16, 256, 8192, 1e-6, true});

@@ -17,7 +17,8 @@ constexpr struct {
   std::string_view name;
 } type_names[] = {{RopeType::usual, "default"}, {RopeType::linear, "linear"}, {RopeType::dynamic, "dynamic"},
                   {RopeType::yarn, "yarn"},     {RopeType::llama3, "llama3"}, {RopeType::longrope, "longrope"},
-                  {RopeType::longrope, "su"}};  // its first name
+                  {RopeType::longrope, "su"},  // its first name
+                  {RopeType::proportional, "proportional"}};
 
 RopeType read_rope_type(Config& config, const std::vector<RopeType>& allowed) {
   const std::string name = config.string("rope_type", config.string("type", "default"));

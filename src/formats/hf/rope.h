@@ -9,7 +9,8 @@
 
 namespace heddle::formats::hf {
 
-enum class RopeType : uint8_t { usual, linear, dynamic, yarn, llama3, longrope };
+// proportional: of the pairs of the whole head, the first ones are rotated.
+enum class RopeType : uint8_t { usual, linear, dynamic, yarn, llama3, longrope, proportional };
 
 struct Rope {
   RopeType type = RopeType::usual;
