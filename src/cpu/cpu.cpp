@@ -156,41 +156,41 @@ class Cpu : public model::Backend {
     const auto append = [](std::vector<const Weights*>& to, const std::vector<const Weights*>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
-    const Overloaded look{[&](const AttentionWeights& w) {
-                            append(of_normed, {w.q_down, w.kv_down, w.k, w.v, w.gate, w.laurel_down});
-                            of_laurel.push_back(w.laurel_up);
-                            (w.q_down ? of_low : of_normed).push_back(w.q);
-                            append(of_heads, w.k_up);
-                            append(of_heads, w.v_up);
-                            of_attended.push_back(w.output);
-                          },
-                          [&](const FeedForwardWeights& w) {
-                            append(of_normed, {w.gate, w.up});
-                            of_inner.push_back(w.down);
-                          },
-                          [&](const MixtureWeights& w) {
-                            append(of_normed, {w.router, w.latent_down});
-                            std::vector<const Weights*>& of_experts = w.latent_down ? of_latent : of_normed;
-                            append(of_experts, w.gate);
-                            append(of_experts, w.up);
-                            of_latent.push_back(w.latent_up);
-                            append(of_inner, w.down);
-                            if (!w.shared) return;
-                            append(has_own_input(*w.shared->model) ? of_apart : of_normed,
-                                   {w.shared->gate, w.shared->up});
-                            of_shared.push_back(w.shared->down);
-                          },
-                          [&](const RecurrenceWeights& w) {
-                            append(of_normed, {w.mixed, w.gate, w.steps, w.betas});
-                            of_recurred.push_back(w.output);
-                          },
-                          [&](const ShortConvolutionWeights& w) {
-                            of_normed.push_back(w.in);
-                            of_recurred.push_back(w.output);
-                          },
-                          [&](const AltupWeights& w) {
-                            append(w.model->step == model::Altup::Step::begin ? of_normed : of_others, w.projections);
-                          }};
+    const Overloaded look{
+        [&](const AttentionWeights& w) {
+          append(of_normed, {w.q_down, w.kv_down, w.k, w.v, w.gate, w.laurel_down});
+          of_laurel.push_back(w.laurel_up);
+          (w.q_down ? of_low : of_normed).push_back(w.q);
+          append(of_heads, w.k_up);
+          append(of_heads, w.v_up);
+          of_attended.push_back(w.output);
+        },
+        [&](const FeedForwardWeights& w) {
+          append(of_normed, {w.gate, w.up});
+          of_inner.push_back(w.down);
+        },
+        [&](const MixtureWeights& w) {
+          append(of_normed, {w.router, w.latent_down});
+          std::vector<const Weights*>& of_experts = w.latent_down ? of_latent : of_normed;
+          append(of_experts, w.gate);
+          append(of_experts, w.up);
+          of_latent.push_back(w.latent_up);
+          append(of_inner, w.down);
+          if (!w.shared) return;
+          append(has_own_input(*w.shared->model) ? of_apart : of_normed, {w.shared->gate, w.shared->up});
+          of_shared.push_back(w.shared->down);
+        },
+        [&](const RecurrenceWeights& w) {
+          append(of_normed, {w.mixed, w.gate, w.steps, w.betas});
+          of_recurred.push_back(w.output);
+        },
+        [&](const ShortConvolutionWeights& w) {
+          of_normed.push_back(w.in);
+          of_recurred.push_back(w.output);
+        },
+        [&](const AltupWeights& w) {
+          append(w.model->step == model::Altup::Step::begin ? of_normed : of_others, w.projections);
+        }};
     for (const std::vector<SublayerWeights>& layer : weights_.layers)
       for (const SublayerWeights& weights : layer) std::visit(look, weights);
     const auto forms_for = [](const std::vector<const Weights*>& meet) {
@@ -499,9 +499,8 @@ class Cpu : public model::Backend {
 
   void project_laurel(const AttentionWeights& w) {
     const Product down[] = {{w.laurel_down, nullptr, normed_.view(rows_)}};
-    products_.run(down, [&](const Piece& piece) {
-      store(piece, nullptr, [&](uint32_t row) { return laurel_.row(row); });
-    });
+    products_.run(down,
+                  [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return laurel_.row(row); }); });
     finish_rows(laurel_, rows_);
   }
   // normed_ is still what the attention has read.
@@ -629,9 +628,9 @@ class Cpu : public model::Backend {
     });
     if (w.latent_up) raise_latents(w);
     // Few rows are cut into columns; a norm needs whole rows.
-    const bool has_norms =
-        m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none ||
-        m.experts_norm.kind != Norm::Kind::none || (m.shared && m.shared->output_norm.kind != Norm::Kind::none);
+    const bool has_norms = m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none ||
+                           m.experts_norm.kind != Norm::Kind::none ||
+                           (m.shared && m.shared->output_norm.kind != Norm::Kind::none);
     const bool whole = has_norms || rows_ >= team_.threads();
     const uint32_t columns = whole ? model_.width : std::min(model_.width, 256u);
     const uint32_t parts = (model_.width + columns - 1) / columns;

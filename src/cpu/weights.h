@@ -60,7 +60,7 @@ class ModelWeights {
   std::vector<std::vector<SublayerWeights>> layers;
   const Weights* output = nullptr;
   const Weights* token_inputs = nullptr;  // their projection
-  const Weights* embedding = nullptr;  // null where the output is another matrix: its rows are read from the file
+  const Weights* embedding = nullptr;     // null where the output is another matrix: its rows are read from the file
   const std::deque<Weights>& all() const { return all_; }
   uint64_t packed_bytes() const { return arena_.bytes(); }
 

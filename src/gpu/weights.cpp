@@ -158,6 +158,7 @@ std::string_view not_on_gpu(const model::FeedForward& f) {
 }
 std::string_view not_on_gpu(const model::Mixture& m) {
   using Kind = model::Norm::Kind;
+  if (m.latent_down) return "experts of latents";
   if (m.router_norm.kind != Kind::none || m.experts_norm.kind != Kind::none || !m.routing.scales.empty() || m.gate.part)
     return "a dense feed-forward beside experts";
   return {};
@@ -269,7 +270,6 @@ DeviceFeedForward describe(const model::Altup&, DeviceModel&, uint32_t) {
 }
 
 DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
-  if (m.latent_down) throw Error("experts of latents: they are not computed on the GPU; run the model on the CPU");
   if (m.up.count > 512 || m.routing.used > 32)
     throw Error("a mixture that picks {} of {} experts, expected at most 32 of 512 on the GPU", m.routing.used,
                 m.up.count);

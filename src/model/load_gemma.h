@@ -1,5 +1,5 @@
-// What Gemma 3n and 4 have beside other models: layers that share a KV cache, inputs of the token for each layer, and in
-// 3n AltUp, Laurel and cutoffs of activations.
+// What Gemma 3n and 4 have beside other models: layers that share a KV cache, inputs of the token for each layer, and
+// in 3n AltUp, Laurel and cutoffs of activations.
 #pragma once
 #include <string>
 #include <vector>

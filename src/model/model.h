@@ -95,7 +95,7 @@ struct Laurel {
 };
 
 struct Attention {
-  Norm norm;  // of the input
+  Norm norm;       // of the input
   Matrix q, k, v;  // k and v: unset where another attention fills the cache; v may be k
   Vector q_bias, k_bias, v_bias;
   float clamp_qkv = 0;  // q, k and v are clamped to it and its negative, after their norms; 0: they are not
@@ -463,7 +463,7 @@ inline std::vector<SublayerMatrix> matrices_of(const Mixture& m) {
   std::vector<SublayerMatrix> all{{&m.router}};
   if (m.latent_down) all.insert(all.end(), {{&m.latent_down}, {&m.latent_up}});
   for (const Experts* experts : {&m.gate, &m.up, &m.down})
-    if (experts->count && !(experts == &m.up && m.gate.part)) // one stack with the gate
+    if (experts->count && !(experts == &m.up && m.gate.part))  // one stack with the gate
       all.push_back({&experts->all, m.routing.used, experts->count});
   if (m.shared)
     for (const SublayerMatrix& matrix : matrices_of(*m.shared)) all.push_back(matrix);

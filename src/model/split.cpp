@@ -1,5 +1,6 @@
 #include "model/split.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
@@ -10,12 +11,25 @@ namespace {
 
 bool is_in(Place place, Place part) { return place == part || place == Place::visiting; }
 
+// Why a layer needs more of those before it than the residual stream; empty: it does not.
+std::string_view reads_beside_residual(const Layer& layer) {
+  for (const Sublayer& sublayer : layer.sublayers) {
+    if (std::holds_alternative<Altup>(sublayer)) return "several residual streams (AltUp)";
+    if (const auto* f = std::get_if<FeedForward>(&sublayer); f && f->token_input) return "per-layer embeddings";
+    if (const auto* a = std::get_if<Attention>(&sublayer); a && a->shared_cache) return "layers that share a KV cache";
+  }
+  return {};
+}
+
 void check_placement(const Model& model, const Placement& placement) {
   check(placement.sublayers.size() == model.layers.size() && placement.head != Place::visiting,
         "a place for every layer and for the head");
   for (size_t i = 0; i < model.layers.size(); ++i) {
     const std::vector<Place>& places = placement.sublayers[i];
     check(places.size() == model.layers[i].sublayers.size(), "a place for every sublayer");
+    const bool on_host = std::all_of(places.begin(), places.end(), [](Place place) { return place == Place::host; });
+    if (const std::string_view what = reads_beside_residual(model.layers[i]); !on_host && !what.empty())
+      throw Error("{}: this model has {}: it cannot be divided between a GPU and the CPU", model.name, what);
     for (const Place place : places)
       check(!model.layers[i].parallel || (place == places[0] && place != Place::visiting),
             "one place for the sublayers of a parallel layer");
@@ -224,6 +238,7 @@ Model part_of(const Model& model, const Placement& placement, Place place) {
     part.positions = model.positions;
     part.type_embeddings = model.type_embeddings;
     part.embedding_norm = model.embedding_norm;
+    part.token_inputs = model.token_inputs;
   }
   if (place == placement.head) {
     part.output = model.output;
@@ -234,6 +249,7 @@ Model part_of(const Model& model, const Placement& placement, Place place) {
     Layer& to = part.layers.emplace_back(Layer{.parallel = from.parallel, .residual_scale = from.residual_scale});
     for (size_t s = 0; s < from.sublayers.size(); ++s)
       if (is_in(placement.sublayers[i][s], place)) to.sublayers.push_back(from.sublayers[s]);
+    if (!from.sublayers.empty() && is_in(placement.sublayers[i].back(), place)) to.output_scale = from.output_scale;
   }
   return part;
 }

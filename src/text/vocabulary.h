@@ -14,8 +14,8 @@ enum class TokenType : uint8_t { normal = 1, unknown, control, user_defined, unu
 
 struct Vocabulary {
   std::string source;  // the file, for errors
-  std::string model;   // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram),
-                       // "bert" (WordPiece)
+  std::string model;   // tokenizer.ggml.model: "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "gemma4" (the same
+                       // with merges), "t5" (unigram), "bert" (WordPiece)
   std::string pre;     // tokenizer.ggml.pre: the pre-tokenizer's name; may be empty where the model has none
   std::vector<std::string> tokens;
   std::vector<float> scores;        // empty, or one per token

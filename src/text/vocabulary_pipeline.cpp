@@ -15,9 +15,10 @@ namespace heddle::text {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Pipeline (*)(const Vocabulary&)>, 4> models{{
+constexpr std::array<std::pair<std::string_view, Pipeline (*)(const Vocabulary&)>, 5> models{{
     {"gpt2", byte_level_pipeline},
     {"llama", sentence_piece_pipeline},
+    {"gemma4", gemma4_pipeline},
     {"t5", unigram_pipeline},
     {"bert", word_piece_pipeline},
 }};
@@ -139,8 +140,9 @@ Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& 
   const auto wanted = [](std::optional<bool> given, bool otherwise, std::optional<TokenId> id) {
     return given.value_or(otherwise && id);
   };
-  add(pipeline.prefix, "add_bos_token", "bos_token_id", wanted(vocabulary.add_bos, defaults.add_bos, pipeline.bos),
-      pipeline.bos);
+  const bool adds_bos =
+      defaults.always_bos ? pipeline.bos.has_value() : wanted(vocabulary.add_bos, defaults.add_bos, pipeline.bos);
+  add(pipeline.prefix, "add_bos_token", "bos_token_id", adds_bos, pipeline.bos);
   add(pipeline.suffix, "add_eos_token", "eos_token_id", wanted(vocabulary.add_eos, defaults.add_eos, pipeline.eos),
       pipeline.eos);
   std::optional<TokenId> separator;

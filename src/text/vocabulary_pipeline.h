@@ -14,6 +14,7 @@ namespace heddle::text {
 struct VocabularyDefaults {
   std::optional<TokenId> bos, eos;
   bool add_bos = false, add_eos = false;
+  bool always_bos = false;  // whatever the file says
 };
 
 // Everything but normalizers, splitters and model: tokens (the bytes of "<0x0A>" are that byte, those of others their
@@ -22,6 +23,7 @@ Pipeline begin_pipeline(const Vocabulary& vocabulary, const VocabularyDefaults& 
 
 Pipeline byte_level_pipeline(const Vocabulary& vocabulary);      // "gpt2": bpe/bpe_vocabulary.cpp
 Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary);  // "llama": bpe/bpe_vocabulary.cpp
+Pipeline gemma4_pipeline(const Vocabulary& vocabulary);          // "gemma4": bpe/bpe_vocabulary.cpp
 Pipeline unigram_pipeline(const Vocabulary& vocabulary);         // "t5": unigram.cpp
 Pipeline word_piece_pipeline(const Vocabulary& vocabulary);      // "bert": wordpiece.cpp
 

@@ -99,13 +99,6 @@ class States : public testing::TestWithParam<std::string> {
   static std::vector<MakeBackend> backends() { return {cpu::make_reference, fast(true), fast(false)}; }
 };
 
-TEST_P(States, GreedyTokensAreThoseOfTransformers) {
-  const auto greedy = fixture.json.at("greedy").get<Ids>();
-  Ids expected = fixture.ids;
-  expected.insert(expected.end(), greedy.begin(), greedy.end());
-  EXPECT_EQ(Running(folder.path(), 96).greedy(fixture.ids, expected.size()), expected);
-}
-
 TEST_P(States, SequencesInAnyMixGiveTheSameBits) {
   for (const MakeBackend& make : backends()) {
     std::mt19937 random(17);

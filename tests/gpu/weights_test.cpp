@@ -462,12 +462,19 @@ INSTANTIATE_TEST_SUITE_P(All, DescribeArchitectures,
                          testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::names_of_text_models())),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
-TEST(Describe, ExpertsOfLatentsAreRefused) {
-  const test::Fixture fixture("nemotron-h-latent");
-  const test::Folder folder;
-  fixture.write(folder, fixture.config);
-  const model::Model model = model::load(formats::open_checkpoint(folder.path()));
-  EXPECT_REFUSED(describe_weights(model), "not computed on the GPU");
+TEST(DescribeWeights, RefusesWhatNoKernelComputesByItsName) {
+  for (const auto& [name, what] : {std::pair{"gemma4", "norms of values"},
+                                   {"gemma4-inputs", "layers that share the KV cache of another"},
+                                   {"gemma4-experts", "a dense feed-forward beside experts"},
+                                   {"gemma3n", "alternating updates (AltUp)"},
+                                   {"nemotron-h-latent", "experts of latents"}}) {
+    const test::Fixture fixture(name);
+    const test::Folder folder;
+    fixture.write(folder, fixture.config, Format::bf16);
+    const model::Model model = model::load(formats::open_checkpoint(folder.path()));
+    EXPECT_REFUSED(describe_weights(model), "this model has", what, "which heddle does not compute on the GPU yet",
+                   "--device cpu");
+  }
 }
 
 using test::HfArch;

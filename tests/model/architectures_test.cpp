@@ -43,6 +43,15 @@ TEST_P(Architectures, LogitsAreThoseOfTransformers) {
   EXPECT_LT(worst(fixture.logits(), fixture.chosen(whole())), 2e-6);
 }
 
+TEST_P(Architectures, GreedyTokensAreThoseOfTransformers) {
+  if (!fixture.json.contains("greedy")) return;  // most fixtures have logits alone
+  const auto greedy = fixture.json["greedy"].get<std::vector<uint32_t>>();
+  EXPECT_GE(greedy.size(), 14u);
+  std::vector<uint32_t> expected = fixture.ids;
+  expected.insert(expected.end(), greedy.begin(), greedy.end());
+  EXPECT_EQ(Running(folder.path(), fixture.context).greedy(fixture.ids, expected.size()), expected);
+}
+
 TEST_P(Architectures, APromptInPiecesAndAConvertedFileGiveTheSameBits) {
   EXPECT_EQ(logits(folder.path(), 7), whole());
   EXPECT_EQ(logits(folder.path(), 1), whole());

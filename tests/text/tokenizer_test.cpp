@@ -201,7 +201,7 @@ TEST(Tokenizer, VocabulariesThatAreWrong) {
   };
   using test::expect_says;
   expect_says(refused([](Vocabulary& v) { v.model = "plamo9"; }),
-              {"small.gguf", "\"plamo9\"", "gpt2, llama, t5, bert"});
+              {"small.gguf", "\"plamo9\"", "gpt2, llama, gemma4, t5, bert"});
   expect_says(refused([](Vocabulary& v) { v.pre = "unheard-of"; }), {"small.gguf", "\"unheard-of\"", "llama-bpe"});
   expect_says(refused([](Vocabulary& v) { v.tokens.clear(); }), {"small.gguf", "empty"});
   expect_says(refused([](Vocabulary& v) { v.types.pop_back(); }), {"token_type has 267 entries for 268 tokens"});

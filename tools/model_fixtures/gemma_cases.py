@@ -27,10 +27,10 @@ def add_gemma_with_inputs(result, base, ids):
     add("gemma4-values", kind, four, attention_k_eq_v=False, final_logit_softcapping=None, rms_norm_eps=1e-4,
         **types("sff"), **ropes(1.0))
     add("gemma4-factor", kind, dense, **ropes(0.5, factor=4.0), num_global_key_value_heads=4, global_head_dim=8)
-    inputs = {**four, "hidden_size_per_layer_input": 10, "num_kv_shared_layers": 4, "use_double_wide_mlp": True,
+    inputs = {**four, "hidden_size_per_layer_input": 10, "num_kv_shared_layers": 3, "use_double_wide_mlp": True,
               **types("ssfsfssf")}
     add("gemma4-inputs", kind, inputs)
-    add("gemma4-inputs-own-caches", kind, inputs, num_kv_shared_layers=0, num_key_value_heads=1, **ropes())
+    add("gemma4-inputs-own-caches", kind, inputs, num_kv_shared_layers=0, **types("ssfsf"), **ropes())
     add("gemma4-inputs-one-cache", kind, inputs, num_kv_shared_layers=3, use_double_wide_mlp=False, global_head_dim=12,
         **types("ffff"))
     experts = {**dense, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 20}
@@ -58,6 +58,3 @@ def add_gemma_with_inputs(result, base, ids):
         num_kv_shared_layers=0, **types("sfs"), rope_parameters={
             "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
             "full_attention": {"rope_type": "default", "rope_theta": 1e5}})
-    # With the sizes that llama.cpp has fixed for this architecture.
-    add("gemma3n-deep", kind, three, laurel_rank=64, hidden_size_per_layer_input=256, num_kv_shared_layers=5,
-        **types("ssssf" * 5))

@@ -20,7 +20,8 @@ constexpr float not_rotated = 1e30f;  // by which GGUF divides the frequency of 
 // The last layers, which read the KV cache of another. Files may have their keys and values all the same.
 uint64_t read_shared_layers(Description& to, Config& config, const Sizes& sizes, uint64_t fallback) {
   const uint64_t shared = config.count("num_kv_shared_layers", fallback);
-  if (shared >= sizes.layers) config.refuse("num_kv_shared_layers", fmt::format("fewer than the {} layers", sizes.layers));
+  if (shared >= sizes.layers)
+    config.refuse("num_kv_shared_layers", fmt::format("fewer than the {} layers", sizes.layers));
   to.set("attention.shared_kv_layers", shared);
   for (uint64_t i = sizes.layers - shared; i < sizes.layers; ++i)
     for (const char* name : {"k_proj", "v_proj", "k_norm", "v_norm"})
@@ -36,11 +37,9 @@ uint64_t add_token_inputs(Description& to, Config& config, const Sizes& sizes) {
   if (!size) return 0;
   if (rows > sizes.vocabulary)
     config.refuse("vocab_size_per_layer_input", fmt::format("at most vocab_size ({})", sizes.vocabulary));
-  to.add("per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight",
-         {size * sizes.layers, sizes.vocabulary});
+  to.add("per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight", {size * sizes.layers, sizes.vocabulary});
   if (rows < sizes.vocabulary) to.tensors.back().rows = {0, rows};
-  to.add("per_layer_model_proj.weight", "model.per_layer_model_projection.weight",
-         {sizes.hidden, size * sizes.layers});
+  to.add("per_layer_model_proj.weight", "model.per_layer_model_projection.weight", {sizes.hidden, size * sizes.layers});
   to.add("per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight", {size});
   return size;
 }
@@ -93,9 +92,9 @@ std::vector<int32_t> as_list(const std::vector<uint64_t>& values) { return {valu
 
 // --- Gemma 4 ---------------------------------------------------------------------------------------------------------
 void put_gemma4_rope(Description& to, Config& config, const Sizes& sizes, uint64_t full_head) {
-  const Json usual = {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
-                      {"full_attention",
-                       {{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}}}};
+  const Json usual = {
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+      {"full_attention", {{"rope_type", "proportional"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}}}};
   const Json* given = config.find("rope_parameters");
   const Json& ropes = given ? *given : usual;
   Config both(ropes, config.where() + ": rope_parameters", &config);
@@ -104,8 +103,7 @@ void put_gemma4_rope(Description& to, Config& config, const Sizes& sizes, uint64
     if (!found || !found->is_object()) both.refuse(name, "an object");
     return read_rope_object(Config(*found, both.where() + ": " + name, &config), sizes, defaults, defaults.theta);
   };
-  const Rope full =
-      object("full_attention", {.theta = 1e6, .may_be_partial = true, .types = {RopeType::proportional}});
+  const Rope full = object("full_attention", {.theta = 1e6, .may_be_partial = true, .types = {RopeType::proportional}});
   const Rope window = object("sliding_attention", {.theta = 10000, .types = {RopeType::usual}});
   both.finish();
   to.set("rope.freq_base", full.theta);
@@ -174,8 +172,7 @@ void put_cutoffs(Description& to, Config& config, const Sizes& sizes) {
   std::vector<float> cutoffs;
   for (const double share : shares) {
     if (!(share >= 0 && share < 1)) config.refuse("activation_sparsity_pattern", "numbers from 0 on, below 1");
-    cutoffs.push_back(share > 0 ? static_cast<float>(normal_quantile(share))
-                                : -std::numeric_limits<float>::infinity());
+    cutoffs.push_back(share > 0 ? static_cast<float>(normal_quantile(share)) : -std::numeric_limits<float>::infinity());
   }
   to.set("activation_sparsity_scale", Value(Array::of(cutoffs)));
 }
@@ -201,13 +198,12 @@ uint64_t add_streams(Description& to, Config& config, const Sizes& sizes) {
   config.ignore({"altup_coef_clip"});  // of training
   to.set("altup.num_inputs", streams);
   to.set("altup.active_idx", uint64_t{0});
-  for (const auto& [name, source] : {std::pair{"altup_proj", "altup_projections"},
-                                     {"altup_unembd_proj", "altup_unembed_projections"}}) {
+  for (const auto& [name, source] :
+       {std::pair{"altup_proj", "altup_projections"}, {"altup_unembd_proj", "altup_unembed_projections"}}) {
     Wanted wanted;
     wanted.name = fmt::format("{}.weight", name);
     wanted.shape = {sizes.hidden, sizes.hidden, streams - 1};
-    for (uint64_t i = 0; i + 1 < streams; ++i)
-      wanted.sources.push_back(fmt::format("model.{}.{}.weight", source, i));
+    for (uint64_t i = 0; i + 1 < streams; ++i) wanted.sources.push_back(fmt::format("model.{}.{}.weight", source, i));
     wanted.fused = fmt::format("model.{}.weight", source);  // makes one of one a stack
     to.tensors.push_back(std::move(wanted));
   }
@@ -251,7 +247,8 @@ Description describe_gemma4(Config& config) {
   // "vision": pictures alone are seen in both directions.
   config.expect("use_bidirectional_attention", {nullptr, false, "vision"}, nullptr);
   // 0: as in layers with a window.
-  const uint64_t global_head = config.count("global_head_dim", 512), full_head = global_head ? global_head : sizes.head_dim;
+  const uint64_t global_head = config.count("global_head_dim", 512),
+                 full_head = global_head ? global_head : sizes.head_dim;
   const bool v_is_k = config.boolean("attention_k_eq_v", false);
   const uint64_t global_kv_heads = config.integer("num_global_key_value_heads", sizes.kv_heads);
   const uint64_t full_kv_heads = v_is_k ? global_kv_heads : sizes.kv_heads;

@@ -1,6 +1,6 @@
-// The two kinds of BPE in GGUF: "gpt2" is byte-level BPE, split by a named pre-tokenizer. "llama" is SentencePiece's
-// BPE, which joins the neighbours whose joined text is the token with the best score; it writes spaces as U+2581, and
-// characters without a token as bytes.
+// The kinds of BPE in GGUF: "gpt2" is byte-level BPE, split by a named pre-tokenizer. "llama" is SentencePiece's BPE,
+// which joins the neighbours whose joined text is the token with the best score; it writes spaces as U+2581, and
+// characters without a token as bytes. "gemma4" does so too, but joins by a list of merges.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -18,33 +18,40 @@ namespace heddle::text {
 
 namespace {
 
-// "a b": the two sides, as bytes. The first may begin with a space in vocabularies that do not spell them as U+0120.
-std::pair<std::string, std::string> sides(const Vocabulary& vocabulary, size_t at) {
+// "a b": the two sides. The first may begin with a space in vocabularies that do not spell them as U+0120.
+std::pair<std::string_view, std::string_view> sides(const Vocabulary& vocabulary, size_t at) {
   const std::string_view merge = vocabulary.merges[at];
   const size_t space = merge.find(' ', 1);
   if (merge.empty() || space == std::string_view::npos)
     throw Error("{}: tokenizer.ggml.merges[{}] is {}; expected two tokens with a space between them", vocabulary.source,
                 at, in_quotes(merge));
-  const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
-  return {byte_level_bytes(left).value_or(std::string(left)), byte_level_bytes(right).value_or(std::string(right))};
+  return {merge.substr(0, space), merge.substr(space + 1)};
+}
+
+// How the text of a token is spelled.
+enum class Spelling : uint8_t { byte_level, plain };
+std::string unspelled(Spelling spelling, std::string_view text) {
+  return spelling == Spelling::plain ? std::string(text) : byte_level_bytes(text).value_or(std::string(text));
 }
 
 bool is_control(const TokenInfo& token) { return token.type == TokenType::control || token.type == TokenType::unknown; }
 
 // Merges that would turn plain text into a control token are skipped.
-std::vector<Merge> merges_of(const Vocabulary& vocabulary, const Pipeline& pipeline, const PieceTable& pieces) {
+std::vector<Merge> merges_of(const Vocabulary& vocabulary, const Pipeline& pipeline, const PieceTable& pieces,
+                             Spelling spelling) {
   std::vector<Merge> out;
   out.reserve(vocabulary.merges.size());
   for (size_t i = 0; i < vocabulary.merges.size(); ++i) {
-    const auto [left, right] = sides(vocabulary, i);
+    const auto [first, second] = sides(vocabulary, i);
+    const std::string left = unspelled(spelling, first), right = unspelled(spelling, second);
     const Merge merge{pieces.find(left), pieces.find(right), pieces.find(left + right), uint32_t(i)};
     for (const TokenId id : {merge.left, merge.right, merge.joined})
       if (id == PieceTable::none)
         throw Error("{}: tokenizer.ggml.merges[{}] is {}, but {} is not a token", vocabulary.source, i,
                     in_quotes(vocabulary.merges[i]),
-                    in_quotes(byte_level_spelling(id == merge.left    ? left
-                                                  : id == merge.right ? right
-                                                                      : left + right)));
+                    in_quotes(id == merge.left    ? std::string(first)
+                              : id == merge.right ? std::string(second)
+                                                  : std::string(first).append(second)));
     if (!is_control(pipeline.tokens[merge.joined])) out.push_back(merge);
   }
   return out;
@@ -67,7 +74,7 @@ Pipeline byte_level_pipeline(const Vocabulary& vocabulary) {
     token.bytes = *bytes;
     pieces[id] = std::move(*bytes);
   }
-  const std::vector<Merge> merges = merges_of(vocabulary, pipeline, PieceTable(parts));
+  const std::vector<Merge> merges = merges_of(vocabulary, pipeline, PieceTable(parts), Spelling::byte_level);
   pipeline.splitters = splitters(pre_tokenizer);
   BpeOptions options;
   options.ignore_merges = pre_tokenizer.ignore_merges;
@@ -191,6 +198,30 @@ Pipeline sentence_piece_pipeline(const Vocabulary& vocabulary) {
         out.add(text.substr(at, end - at));
       }
     });
+  pipeline.model = make_bpe(std::move(pieces), merges, std::move(options), vocabulary.source);
+  return pipeline;
+}
+
+// Nothing is split: all spaces are replaced before, and merges may go beyond them.
+Pipeline gemma4_pipeline(const Vocabulary& vocabulary) {
+  if (vocabulary.merges.empty()) throw Error("{}: there are no tokenizer.ggml.merges", vocabulary.source);
+  // Files of the first converters say that there is no BOS, which these models need.
+  Pipeline pipeline = begin_pipeline(vocabulary, {.bos = {}, .eos = {}, .always_bos = true});
+  std::vector<std::string> pieces(pipeline.tokens.size()), parts(pipeline.tokens.size());
+  for (TokenId id = 0; id < pieces.size(); ++id) {
+    TokenInfo& token = pipeline.tokens[id];
+    parts[id] = token.text;  // also of added tokens, which may be parts of others
+    if (is_piece(token.type)) pieces[id] = token.text;
+    if (is_piece(token.type) || token.type == TokenType::user_defined) replace_spaces(token.bytes, block, " ");
+  }
+  const std::vector<Merge> merges = merges_of(vocabulary, pipeline, PieceTable(parts), Spelling::plain);
+  BpeOptions options;
+  options.characters = true;
+  options.fuse_unknown = true;
+  options.byte_tokens = fallback_tokens(pipeline);
+  options.unknown = vocabulary.unknown;
+  options.skip_unknown = true;
+  pipeline.normalizers.push_back([](Segment& segment) { replace_spaces(segment.text, " ", block); });
   pipeline.model = make_bpe(std::move(pieces), merges, std::move(options), vocabulary.source);
   return pipeline;
 }

@@ -166,7 +166,8 @@ void fill_byte_level(const Steps& steps, const JsonModel& model, const std::stri
   }
 }
 
-void check_pairs(const JsonModel& model, const std::vector<TokenType>& types, const std::string& file) {
+// What SentencePiece would merge and the list does not.
+std::optional<std::string> unlisted_pair(const JsonModel& model, const std::vector<TokenType>& types) {
   std::unordered_set<std::string> listed;  // "left right": tokens have no spaces here
   for (const auto& [left, right] : model.merges) listed.insert(left + ' ' + right);
   const auto is_piece = [&](const std::string& text) {
@@ -179,21 +180,24 @@ void check_pairs(const JsonModel& model, const std::vector<TokenType>& types, co
     for (size_t at = code_point_at(text, 0).bytes; at < text.size(); at += code_point_at(text, at).bytes) {
       const std::string left = text.substr(0, at), right = text.substr(at);
       if (is_piece(left) && is_piece(right) && !listed.contains(left + ' ' + right))
-        throw Error(
-            "{}: model.merges: \"{}\" and \"{}\" make a token, but are not merged; SentencePiece would merge "
-            "them, so GGUF cannot express this list",
-            file, left, right);
+        return fmt::format(
+            "\"{}\" and \"{}\" make a token, but are not merged; SentencePiece would merge them, so GGUF cannot "
+            "express "
+            "this list",
+            left, right);
     }
   }
+  return std::nullopt;
 }
 
 // SentencePiece joins any two neighbours that form a token, the best score first; merges are a list of pairs. Both give
 // the same ids if every pair that forms a token is in the list, with all pairs of one token before those of the next:
-// then the position of a token's first merge is its score. Lists derived from a SentencePiece model are like that; any
-// other list is an Error, because the ids would differ.
+// then the position of a token's first merge is its score. Lists derived from a SentencePiece model are like that; for
+// any other `problem` says why the ids would differ.
 std::vector<float> scores_of_merges(const JsonModel& model, const std::vector<TokenType>& types,
-                                    const std::string& file) {
-  check_pairs(model, types, file);
+                                    std::optional<std::string>& problem) {
+  problem = unlisted_pair(model, types);
+  if (problem) return {};
   constexpr float none = 1;  // scores are at most 0
   std::vector<float> scores(types.size(), none);
   const std::string* last = nullptr;  // the token of the merge before
@@ -202,10 +206,11 @@ std::vector<float> scores_of_merges(const JsonModel& model, const std::vector<To
     joined = model.merges[rank].first + model.merges[rank].second;
     if (last && *last == joined) continue;
     const TokenId id = *model.vocabulary.find(joined);
-    if (scores[id] != none)
-      throw Error(
-          "{}: model.merges[{}]: a second place for \"{}\", with other tokens between; GGUF has one score for it", file,
-          rank, joined);
+    if (scores[id] != none) {
+      problem = fmt::format("a second place ({}) for \"{}\", with other tokens between; GGUF has one score for it",
+                            rank, joined);
+      return {};
+    }
     scores[id] = -static_cast<float>(rank);
     last = &model.vocabulary.texts[id];
   }
@@ -214,7 +219,17 @@ std::vector<float> scores_of_merges(const JsonModel& model, const std::vector<To
   return scores;
 }
 
-void fill_sentence_piece(const Steps& steps, const JsonModel& model, const std::string& file, Vocabulary& out) {
+// "gemma4" has the merges themselves, and no space before the text. Added tokens keep their spelling: merges name them.
+void fill_merged_characters(const JsonModel& model, const Pipeline& pipeline, Vocabulary& out) {
+  out.model = out.pre = "gemma4";
+  for (const auto& [left, right] : model.merges) out.merges.push_back(left + " " + right);
+  for (TokenId id = 0; id < pipeline.tokens.size(); ++id)
+    if (out.types[id] == TokenType::user_defined) out.tokens[id] = pipeline.tokens[id].text;
+  out.scores.assign(out.tokens.size(), 0);
+}
+
+void fill_sentence_piece(const Steps& steps, const JsonModel& model, const Pipeline& pipeline, const std::string& file,
+                         Vocabulary& out) {
   out.model = "llama";
   out.pre = "default";
   out.add_space_prefix = false;
@@ -230,7 +245,15 @@ void fill_sentence_piece(const Steps& steps, const JsonModel& model, const std::
     else if (step.type != "Split")  // Gemma splits at spaces, which are all replaced before
       throw_not_in_gguf(step, out.model);
   }
-  out.scores = scores_of_merges(model, out.types, file);
+  std::optional<std::string> problem;
+  out.scores = scores_of_merges(model, out.types, problem);
+  if (!problem) return;
+  const auto has_space = [](const auto& pair) {
+    return pair.first.find(' ') != std::string::npos || pair.second.find(' ') != std::string::npos;
+  };
+  if (*out.add_space_prefix || std::any_of(model.merges.begin(), model.merges.end(), has_space))
+    throw Error("{}: model.merges: {}", file, *problem);
+  fill_merged_characters(model, pipeline, out);
 }
 
 void fill_unigram(const Steps& steps, const JsonModel& model, Vocabulary& out) {
@@ -370,7 +393,7 @@ Vocabulary vocabulary_from_json(std::string_view tokenizer, std::string_view con
   if (model.type == "BPE" && spells_bytes)
     fill_byte_level(steps, model, file, out);
   else if (model.type == "BPE" && model.byte_fallback && !model.ignore_merges)
-    fill_sentence_piece(steps, model, file, out);
+    fill_sentence_piece(steps, model, read.pipeline(), file, out);
   else if (model.type == "Unigram")
     fill_unigram(steps, model, out);
   else if (model.type == "WordPiece")

@@ -54,6 +54,20 @@ TEST(HfBind, ShapesOfPackedExpertsAreHeldToTheConfig) {
                  "tensor model.layers.0.mlp.experts.up_proj: expected 2 x 30 x 64, ", "found 2 x 32 x 64");
 }
 
+TEST(HfBind, MissingRowsAreZero) {
+  const std::vector<float> values{1, 2, 3, 4};
+  Tensor two;
+  two.name = "embed.weight";
+  two.shape = {2, 2};
+  two.format = quant::Format::f32;
+  two.view = {reinterpret_cast<const uint8_t*>(values.data()), 16};
+  hf::Description to("gemma3n");
+  to.add("per_layer_token_embd.weight", "embed.weight", {2, 3});
+  to.tensors.back().rows = {0, 2};
+  const std::vector<Tensor> bound = hf::bind(to, {two}, {}, "folder");
+  EXPECT_EQ(values_of(bound.at(0)), (std::vector<float>{1, 2, 3, 4, 0, 0}));
+}
+
 TEST(HfBind, ABiasOfZerosIsNotNeeded) {
   QuantizedFixture folder("gptq-4");
   folder.unpack();

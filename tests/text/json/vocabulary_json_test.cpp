@@ -247,6 +247,38 @@ TEST(VocabularyJson, RefusesWhatGgufCannotSay) {
   EXPECT_NE(error.find("are not merged"), std::string::npos) << error;
 }
 
+// Gemma's steps with a list of merges that no scores stand for: GGUF's "gemma4", with the ids of transformers.
+TEST(VocabularyJson, MergesOfCharactersAreGemma4) {
+  Json json = Json::parse(test::fixture_text("gemma.json"));
+  const Vocabulary vocabulary = vocabulary_from_json(json.dump(), "", "x");
+  EXPECT_EQ(vocabulary.model, "gemma4");
+  EXPECT_EQ(vocabulary.merges.front(), "\u2581 t");
+  EXPECT_EQ(vocabulary.merges.size(), json["model"]["merges"].size());
+  EXPECT_EQ(vocabulary.add_bos, true);
+  Vocabulary without_bos = vocabulary;  // as the first converters wrote it
+  without_bos.add_bos = false;
+  const Tokenizer tokenizer = Tokenizer::from_vocabulary(vocabulary), other = Tokenizer::from_vocabulary(without_bos);
+  EXPECT_GT(test::fixture_cases("gemma").size(), 100u);
+  for (const auto& one : test::fixture_cases("gemma")) {
+    EXPECT_EQ(tokenizer.encode(one.text), one.ids) << one.text;
+    EXPECT_EQ(other.encode(one.text), one.ids) << one.text;
+    if (one.text.find("<mask>") != std::string::npos) continue;  // a control token in GGUF
+    EXPECT_EQ(tokenizer.decode(one.ids), one.decoded) << one.text;
+  }
+  // An added token may be what others are merged to, as runs of spaces and line ends are.
+  json["added_tokens"][3]["content"] = "\u2581\u2581";
+  json["added_tokens"][3]["normalized"] = false;
+  json["added_tokens"].erase(4);
+  json["model"]["vocab"]["\u2581\u2581"] = 480;
+  json["model"]["merges"].push_back({"\u2581", "\u2581"});
+  const Tokenizer file = Tokenizer::from_json(json.dump(), "", "x");
+  const Tokenizer gguf = Tokenizer::from_vocabulary(vocabulary_from_json(json.dump(), "", "x"));
+  for (const char* text : {"a  b", "a   b\n\n  c", "  ", "\u2581\u2581x"}) {
+    EXPECT_EQ(gguf.encode(text), file.encode(text)) << text;
+    EXPECT_EQ(gguf.decode(file.encode(text)), file.decode(file.encode(text))) << text;
+  }
+}
+
 TEST(VocabularyJson, HolesArePadding) {
   Json json = Json::parse(test::fixture_text("byte-level-llama3.json"));
   json["added_tokens"] = Json::array();
