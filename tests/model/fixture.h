@@ -16,7 +16,7 @@
 
 namespace heddle::test {
 
-// Multiples of 1/256 within a quarter of 0; norms, and scales, are multiples of 1/64 within a quarter of `norms`.
+// Multiples of 1/256 within a quarter of 0; norms and scales are multiples of 1/64 within a quarter of `norms`.
 inline std::vector<float> formula(const std::string& name, const std::vector<uint64_t>& shape, float norms) {
   uint32_t seed = 2166136261;
   for (const char byte : name) seed = (seed ^ uint8_t(byte)) * 16777619;

@@ -34,7 +34,7 @@ SHIFTS = {"dots1-groups": 3, "llama4-images-interleaved": 4, "minimax-m2": 3, "q
 
 
 def weights(name, shape, norms):
-    """Multiples of 1/256 within a quarter of 0; norms, and scales, are multiples of 1/64 within a quarter of `norms`."""
+    """Multiples of 1/256 within a quarter of 0; norms and scales are multiples of 1/64 within a quarter of `norms`."""
     seed = 2166136261
     for byte in name.encode():
         seed = (seed ^ byte) * 16777619 % 2**32

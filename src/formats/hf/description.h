@@ -112,8 +112,8 @@ struct Sizes {
   double epsilon;
   bool tied;
 };
-// `defaults` are for what config does not name: kv_heads 0 stands for heads, head_dim 0 for hidden / heads. inner 0: the
-// class reads intermediate_size.
+// `defaults` are for what config does not name: kv_heads 0 stands for heads, head_dim 0 for hidden / heads. inner 0:
+// the class reads intermediate_size.
 Sizes read_sizes(Config& config, const Sizes& defaults);
 void put_sizes(Description& to, const Sizes& sizes);       // all but epsilon
 void put_head_length(Description& to, uint64_t head_dim);  // key_length and value_length

@@ -119,7 +119,7 @@ void put_gemma4_rope(Description& to, Config& config, const Sizes& sizes, uint64
 struct Gemma4Experts {
   uint64_t count = 0, inner = 0;
 };
-Gemma4Experts read_experts(Description& to, Config& config) {
+Gemma4Experts read_gemma4_experts(Description& to, Config& config) {
   const bool has = config.boolean("enable_moe_block", false);
   const uint64_t count = config.integer("num_experts", 0), inner = config.integer("moe_intermediate_size", 0),
                  used = config.integer("top_k_experts", 0);
@@ -267,7 +267,7 @@ Description describe_gemma4(Config& config) {
   if (windows.back()) config.refuse("layer_types", "\"full_attention\" in the last layer");
   const uint64_t shared = read_shared_layers(to, config, sizes, 0);
   const bool wide = config.boolean("use_double_wide_mlp", false);
-  const Gemma4Experts experts = read_experts(to, config);
+  const Gemma4Experts experts = read_gemma4_experts(to, config);
 
   add_ends(to, sizes);
   const uint64_t input = add_token_inputs(to, config, sizes);

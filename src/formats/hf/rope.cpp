@@ -15,8 +15,12 @@ namespace {
 constexpr struct {
   RopeType type;
   std::string_view name;
-} type_names[] = {{RopeType::usual, "default"}, {RopeType::linear, "linear"}, {RopeType::dynamic, "dynamic"},
-                  {RopeType::yarn, "yarn"},     {RopeType::llama3, "llama3"}, {RopeType::longrope, "longrope"},
+} type_names[] = {{RopeType::usual, "default"},
+                  {RopeType::linear, "linear"},
+                  {RopeType::dynamic, "dynamic"},
+                  {RopeType::yarn, "yarn"},
+                  {RopeType::llama3, "llama3"},
+                  {RopeType::longrope, "longrope"},
                   {RopeType::longrope, "su"},  // its first name
                   {RopeType::proportional, "proportional"}};
 
