@@ -126,7 +126,10 @@ inline const std::vector<SmallFeature>& small_features() {
        [](Builder& b) {
          for (model::Layer& layer : b.model().layers)
            for (model::Sublayer& sublayer : layer.sublayers)
-             std::visit([&](auto& kind) { kind.residual_norm = b.norm(b.shape().width, Norm::Kind::layer); }, sublayer);
+             std::visit(model::Overloaded{
+                            [](model::Altup&) {},
+                            [&](auto& kind) { kind.residual_norm = b.norm(b.shape().width, Norm::Kind::layer); }},
+                        sublayer);
        }},
       {"embedding_norm",
        [](Builder& b) {
