@@ -25,8 +25,11 @@ Memory memory_of(DeviceModel& described, const Model& model, const Limits& limit
   // the stage of the upload is freed before the cache is allocated
   const uint64_t work = sizes.bytes() + Visitors::bytes(described, options.visiting);
   const uint64_t stage = described.largest_source();
-  const uint64_t kv = KvCache::bytes(model, limits) + StateCache::bytes(model, limits);
-  return {described.bytes(), kv, std::max(work, stage > kv ? stage - kv : 0)};
+  const uint64_t kv = KvCache::bytes(model, limits), states = StateCache::bytes(model, limits);
+  return {.weights = described.bytes(),
+          .kv = kv,
+          .states = states,
+          .workspace = std::max(work, stage > kv + states ? stage - kv - states : 0)};
 }
 
 cuda::Context capable_context(uint32_t device) {

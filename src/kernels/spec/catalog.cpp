@@ -11,7 +11,7 @@ AddKernels add_cluster_attention_kernels, add_prompt_attention_kernels, add_wgmm
     add_any_attention_kernels, add_heads_kernels, add_latent_attention_kernels, add_latent_expand_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels;
 AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels;
-AddKernels add_recurrence_kernels, add_state_convolution_kernels;
+AddKernels add_recurrence_kernels, add_convolution_kernels;
 AddKernels add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
 
 const std::vector<Entry>& catalog() {
@@ -29,7 +29,7 @@ const std::vector<Entry>& catalog() {
                             add_sample_kernels,           add_step_advance_kernels,
                             add_top_tokens_kernels,       add_latent_attention_kernels,
                             add_latent_expand_kernels,    add_recurrence_kernels,
-                            add_state_convolution_kernels})
+                            add_convolution_kernels})
       add(list);
     return list;
   }();

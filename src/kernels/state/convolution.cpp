@@ -109,6 +109,6 @@ Grid StateConvolution::grid(const Args& args) const {
   return {.x = (args.channels + threads - 1) / threads, .y = args.run_count ? args.run_count : 1};
 }
 
-void add_state_convolution_kernels(std::vector<Entry>& all) { all.push_back(entry<StateConvolution>()); }
+void add_convolution_kernels(std::vector<Entry>& all) { all.push_back(entry<StateConvolution>()); }
 
 }  // namespace heddle::kernels

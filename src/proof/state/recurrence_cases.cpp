@@ -1,5 +1,4 @@
-// Cases of recurrence, gated_norm and state_convolution against f64, and their timing. Sequences of several lengths are
-// in one launch, in any order of rows and slots, with states and without.
+// Cases of recurrence and gated_norm against f64, and the timing of the former.
 #include <algorithm>
 #include <numeric>
 
@@ -13,44 +12,7 @@ namespace {
 
 using kernels::GatedNorm;
 using kernels::Recurrence;
-using kernels::StateConvolution;
 using kernels::StateRun;
-
-// Sequences of these lengths; every second one is fresh.
-struct Runs {
-  Runs(Random& random, const std::vector<uint32_t>& lengths) : slots(uint32_t(lengths.size()) + 2) {
-    rows = std::accumulate(lengths.begin(), lengths.end(), 0u);
-    order.resize(rows);
-    std::iota(order.begin(), order.end(), 0u);
-    for (uint32_t i = rows; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-    positions.resize(rows);
-    std::vector<uint32_t> places(slots);
-    std::iota(places.begin(), places.end(), 0u);
-    for (uint32_t i = slots; i > 1; --i) std::swap(places[i - 1], places[random.below(i)]);
-    uint32_t begin = 0;
-    for (uint32_t i = 0; i < lengths.size(); ++i) {
-      all.push_back({begin, lengths[i], places[i], 0});
-      fresh.push_back(i % 2);
-      for (uint32_t e = 0; e < lengths[i]; ++e) positions[order[begin + e]] = e + (i % 2 ? 0 : 5);
-      begin += lengths[i];
-    }
-  }
-  std::vector<uint32_t> numbers() const {
-    std::vector<uint32_t> numbers;
-    for (const StateRun& run : all) numbers.insert(numbers.end(), {run.begin, run.count, run.slot, run.unused});
-    return numbers;
-  }
-
-  std::vector<StateRun> all;
-  std::vector<uint32_t> order, positions, fresh;  // fresh: by run
-  uint32_t slots, rows = 0;
-};
-
-std::string lengths_text(const std::vector<uint32_t>& lengths) {
-  std::string text;
-  for (uint32_t length : lengths) text += (text.empty() ? "" : "+") + std::to_string(length);
-  return text;
-}
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -74,7 +36,7 @@ Case recurrence(Recurrence spec, HeadShape shape, std::vector<uint32_t> lengths)
     const bool delta = spec.rule == kernels::rule_delta;
     const uint32_t heads = shape.heads, value = shape.value, key = spec.key, padded = spec.padded_key();
     const uint32_t keys = shape.key_heads * key, values = heads * value, mixed_stride = 2 * keys + values + 3;
-    const Runs runs(random, lengths);
+    const StateRuns runs(random, lengths);
     const uint64_t slot = uint64_t(values) * padded + 8;
     std::vector<float> states = random.normals(runs.slots * slot);
     for (uint64_t i = 0; i < states.size(); ++i)  // zeros behind the keys
@@ -180,60 +142,6 @@ Case recurrence(Recurrence spec, HeadShape shape, std::vector<uint32_t> lengths)
           target_of(spec), run};
 }
 
-Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t> lengths) {
-  auto run = [=](Machine& m, Random& random, Check& check) {
-    const uint32_t width = spec.width, inputs = channels * (spec.gates ? 3 : 1), x_stride = inputs + 1;
-    const Runs runs(random, lengths);
-    const uint64_t slot = uint64_t(width - 1) * channels + 5;
-    const std::vector<float> x = random.normals(size_t(runs.rows) * x_stride),
-                             weight = random.normals(channels * width), bias = random.normals(channels),
-                             states = random.normals(runs.slots * slot);
-    const StateConvolution::Args args{.y = m.poisoned<float>(size_t(runs.rows) * channels),
-                                      .x = m.put(x),
-                                      .weight = m.put(weight),
-                                      .bias = m.put(bias),
-                                      .state = m.put(states),
-                                      .runs = m.put(runs.numbers()),
-                                      .order = m.put(runs.order),
-                                      .positions = m.put(runs.positions),
-                                      .slot_stride = slot,
-                                      .run_count = uint32_t(runs.all.size()),
-                                      .channels = channels,
-                                      .x_stride = x_stride,
-                                      .y_stride = channels};
-    m.launch(spec, args);
-    std::vector<double> want(size_t(runs.rows) * channels), scales(want.size());
-    std::vector<float> want_states = states;
-    for (size_t number = 0; number < runs.all.size(); ++number)
-      for (uint32_t c = 0; c < channels; ++c) {
-        const StateRun& one = runs.all[number];
-        const bool fresh = runs.fresh[number];
-        std::vector<float> last;
-        for (uint32_t i = 0; i + 1 < width; ++i) last.push_back(fresh ? 0 : states[one.slot * slot + i * channels + c]);
-        for (uint32_t e = 0; e < one.count; ++e) {
-          const uint32_t row = runs.order[one.begin + e];
-          const float* in = x.data() + size_t(row) * x_stride;
-          last.push_back(spec.gates ? in[c] * in[2 * channels + c] : in[c]);
-          double sum = spec.bias ? bias[c] : 0.0, magnitude = std::abs(sum);
-          for (uint32_t i = 0; i < width; ++i) {
-            const double part = double(last[last.size() - width + i]) * weight[c * width + i];
-            sum += part;
-            magnitude += std::abs(part);
-          }
-          const double gate = spec.gates ? in[channels + c] : 1;
-          want[size_t(row) * channels + c] = spec.gates ? gate * sum : silu(sum);
-          scales[size_t(row) * channels + c] = std::abs(gate) * magnitude * 1.1;  // the slope of SiLU is up to 1.1
-        }
-        for (uint32_t i = 0; i + 1 < width; ++i)
-          want_states[one.slot * slot + i * channels + c] = last[last.size() - (width - 1) + i];
-      }
-    check.near("y", m.get(args.y, want.size()), want, scales, (width + 8) * 0x1p-24);
-    check.equal("state", m.get(args.state, states.size()), want_states);
-  };
-  return {"state_convolution", fmt::format("{} channels={} rows={}", field_text(spec), channels, lengths_text(lengths)),
-          target_of(spec), run};
-}
-
 Case gated_norm(GatedNorm spec, uint32_t rows, uint32_t groups, uint32_t size) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t values = groups * size, stride = values + 2, gate_stride = values + 1;
@@ -280,7 +188,6 @@ void add_recurrence_cases(Sweep sweep, std::vector<Case>& cases) {
   constexpr uint32_t ssd = kernels::rule_ssd, delta = kernels::rule_delta;
   cases.push_back(recurrence({.key = 32}, {}, {5, 1}));
   cases.push_back(recurrence({.key = 16, .rule = ssd}, {}, {3, 2}));
-  cases.push_back(convolution({}, 200, {5, 1, 2}));
   cases.push_back(gated_norm({}, 3, 4, 128));
   if (sweep == Sweep::quick) return;
   for (const uint32_t key : {1u, 13u, 48u})
@@ -292,10 +199,6 @@ void add_recurrence_cases(Sweep sweep, std::vector<Case>& cases) {
     }
   cases.push_back(
       recurrence({.key = 128, .tile = 1, .chained = 1}, {.heads = 2, .key_heads = 1, .value = 33}, {1, 1, 1}));
-  for (const uint32_t width : {2u, 3u, 8u}) {
-    cases.push_back(convolution({.width = width, .bias = 1, .threads = 32, .ahead = 4}, 33, {11, 1, 4, 3}));
-    cases.push_back(convolution({.width = width, .gates = 1, .ahead = 1, .chained = 1}, 70, {2, 5}));
-  }
   for (const uint32_t first : {0u, 1u}) {
     cases.push_back(gated_norm({.gate_first = first, .threads = 64}, 2, 3, 100));
     cases.push_back(gated_norm({.norm = 0, .gate_first = first, .chained = 1}, 2, 1, 77));
@@ -306,7 +209,6 @@ void add_recurrence_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(recurrence({.key = 128, .rule = rule}, {.heads = 32, .key_heads = 16, .value = 128}, {300, 1, 77}));
     cases.push_back(recurrence({.key = 256, .rule = rule}, {.heads = 8, .key_heads = 8, .value = 64}, {65, 2}));
   }
-  cases.push_back(convolution({.chained = 1}, 8192, {700, 1, 3}));
   cases.push_back(gated_norm({.gate_first = 1}, 50, 1, 8192));
 }
 

@@ -55,7 +55,7 @@ TEST(Completion, Bash) {
   if (!is_installed("bash")) GTEST_SKIP() << "there is no bash";
   const CompletionFolder folder;
   EXPECT_EQ(in_bash(folder, "heddle qu"), "quantize");
-  EXPECT_EQ(in_bash(folder, "heddle he"), "help");
+  EXPECT_EQ(in_bash(folder, "heddle he"), "health help");
   EXPECT_EQ(in_bash(folder, "heddle bench cl"), "client");
   EXPECT_EQ(in_bash(folder, "heddle help ptx ''"), "check list show");
   EXPECT_EQ(in_bash(folder, "heddle ptx -"), "--help -h");
