@@ -168,16 +168,18 @@ std::string_view not_on_gpu(const model::ShortConvolution&) { return {}; }
 std::string_view not_on_gpu(const model::Altup&) { return "alternating updates (AltUp)"; }
 
 void expect_computable(const model::Model& model) {
+  std::vector<std::string_view> found;  // each once
+  const auto note = [&](std::string_view what) {
+    if (!what.empty() && std::find(found.begin(), found.end(), what) == found.end()) found.push_back(what);
+  };
   for (const model::Layer& layer : model.layers) {
-    std::string_view found = layer.output_scale != 1 ? "a scale of the output of layers" : "";
-    for (const model::Sublayer& sublayer : layer.sublayers) {
-      const std::string_view of_sublayer = std::visit([](const auto& kind) { return not_on_gpu(kind); }, sublayer);
-      if (!of_sublayer.empty()) found = of_sublayer;
-    }
-    if (!found.empty())
-      throw Error("{}: this model has {}, which heddle does not compute on the GPU yet: run it with --device cpu",
-                  model.name, found);
+    if (layer.output_scale != 1) note("a scale of the output of layers");
+    for (const model::Sublayer& sublayer : layer.sublayers)
+      note(std::visit([](const auto& kind) { return not_on_gpu(kind); }, sublayer));
   }
+  if (!found.empty())
+    throw Error("{}: this model has {}, which heddle does not compute on the GPU yet: run it with --device cpu",
+                model.name, fmt::join(found, ", "));
 }
 
 DeviceAttention describe(const model::Attention& a, DeviceModel&, uint32_t width) {
