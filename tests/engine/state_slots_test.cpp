@@ -102,14 +102,16 @@ TEST(StateSlots, CountsHoldThroughManyChanges) {
       case 1:
         if (!held.empty()) slots.release(take(random() % held.size()));
         break;
-      case 2:
+      case 2: {
         if (held.empty()) break;
-        if (const uint32_t slot = take(random() % held.size());
-            slots.keep(slot, text), slot_of.try_emplace(text, slot).second)
+        const uint32_t slot = take(random() % held.size());
+        slots.keep(slot, text);
+        if (slot_of.try_emplace(text, slot).second)
           by_use.push_back(text);
         else
           by_use.splice(by_use.end(), by_use, std::find(by_use.begin(), by_use.end(), text));
         break;
+      }
       case 3:
         if (!slot_of.contains(text)) break;
         slots.use(text);
