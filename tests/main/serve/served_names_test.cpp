@@ -113,7 +113,9 @@ TEST_F(ServedNames, OfModelsInTurnsUnderLoadWithMemoryForOne) {
   round(12 / shorter);
   const uint64_t last = resident(server.process());
   EXPECT_EQ(wrong, 0);
-  EXPECT_LT(last, first + (uint64_t(40) << 20)) << "of models that were put away";
+  if (shorter == 1) {  // the address sanitizer keeps what was freed for a while
+    EXPECT_LT(last, first + (uint64_t(40) << 20)) << "of models that were put away";
+  }
   size_t loads = 0, put_away = 0;
   const std::string said = server.err();
   for (size_t at = 0; (at = said.find("\nloaded ", at)) != said.npos; ++at) ++loads;
