@@ -277,6 +277,7 @@ bool Models::State::drop_waiting(Lock& lock) {
     const Waiting dropped = std::move(*found);
     entry->waiting.erase(found);
     const double waited = std::chrono::duration<double>(now - dropped.since).count();
+    const std::string name = entry->card.name;  // the loader may change the card
     lock.unlock();
     if (dropped.exchange) {
       const Cancelled why = dropped.exchange->cancelled();
@@ -288,8 +289,7 @@ bool Models::State::drop_waiting(Lock& lock) {
         dropped.exchange->fail(unavailable("the request was cancelled because the server is shutting down"));
       else
         dropped.exchange->fail(
-            unavailable(fmt::format("{} could not be loaded within {:.0f} s: other models are in use",
-                                    in_quotes(entry->card.name, 200), waited)));
+            unavailable(fmt::format("{} was not loaded within {:.0f} s", in_quotes(name, 200), waited)));
     }
     lock.lock();
     return true;
@@ -512,11 +512,12 @@ void Models::request(const std::string& name, const std::shared_ptr<Exchange>& e
         throw model_not_loaded(entry->card.name, entry->error);
       if (state_->waiting() >= state_->options_.max_waiting)
         throw busy("too many requests wait for models to be loaded: try again later", engine::Metrics());
+      // before it can get the model: whoever uses that sets a callback of its own
+      exchange->on_cancel([state = state_] { state->changed_.notify_all(); });
       entry->waiting.push_back({exchange, std::move(use), Clock::now(), in_seconds(state_->options_.load_seconds)});
     }
   }
   if (model) return use(std::move(model));
-  exchange->on_cancel([state = state_] { state->changed_.notify_all(); });
   state_->changed_.notify_all();
 }
 
@@ -532,6 +533,7 @@ void Models::load(std::string_view name) {
   {
     const std::lock_guard lock(state_->mutex_);
     const auto entry = state_->get(name);
+    entry->keep_alive.reset();
     if (entry->model || entry->status == ModelStatus::loading) return;
     entry->waiting.push_back({nullptr, nullptr, Clock::now(), in_seconds(state_->options_.load_seconds)});
   }

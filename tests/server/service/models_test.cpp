@@ -321,6 +321,7 @@ TEST_F(ServedModels, RequestsWaitNoLongerThanTheyMay) {
   EXPECT_EQ(late.status(), 503);
   EXPECT_EQ(behind.status(), 503);
   EXPECT_EQ(late.header("Retry-After"), "5");
+  test::expect_says(late.response().body, {"\\\"a\\\" was not loaded within 0 s"});
   EXPECT_EQ(status("a"), "loading");
   held.set_value();
   EXPECT_TRUE(becomes("a", "loaded"));
@@ -397,10 +398,14 @@ TEST_F(ServedModels, AreLoadedAndPutAwayOnDemand) {
   EXPECT_TRUE(becomes("b", "loaded"));
   EXPECT_EQ(fixture->post("/models/unload", R"({"model":"b"})").json().at("success"), true);
   EXPECT_TRUE(becomes("b", "unloaded"));
-  EXPECT_EQ(fixture->post("/models/load", R"({"model":"c"})").status(), 404);
-  EXPECT_EQ(fixture->post("/models/load", "{}").status(), 400);
   EXPECT_EQ(said(), (std::vector<std::string>{"loading b", "loaded b after " + said().at(1).substr(15, 4) + " s, 10 B",
                                               "put away b: no request for 0 s"}));
+  EXPECT_EQ(fixture->post("/models/load", R"({"model":"b"})").status(), 200);
+  EXPECT_TRUE(becomes("b", "loaded"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_EQ(status("b"), "loaded") << "it was asked for again";
+  EXPECT_EQ(fixture->post("/models/load", R"({"model":"c"})").status(), 404);
+  EXPECT_EQ(fixture->post("/models/load", "{}").status(), 400);
 }
 
 TEST(OneModel, StaysLoaded) {
