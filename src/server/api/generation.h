@@ -68,7 +68,7 @@ struct RequestRules {
   const text::Tokenizer& tokenizer;
   uint32_t vocabulary = 0;           // tokens the model has logits for
   IgnoredFields* ignored = nullptr;  // gets the names of fields without effect; null: they are refused
-  bool puts_away = false;            // models are put away, so that how long one is kept has an effect
+  bool unloads_models = false;       // models are unloaded, so that how long one is kept has an effect
 };
 
 struct CompletionCost {  // of one completion

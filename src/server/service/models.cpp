@@ -89,10 +89,10 @@ class Models::State : public std::enable_shared_from_this<Models::State> {
     Clock::time_point loaded_at = {}, used = {};
     double load_seconds = 0;
     std::optional<double> keep_alive = {};  // of this model
-    bool leaves = false;                    // it gets no more requests, and is put away after those it has
+    bool leaves = false;                    // it gets no more requests, and is unloaded after those it has
     bool no_room = false;                   // was found when it was last loaded
     std::deque<Waiting> waiting = {};
-    uint64_t loads = 0, failures = 0, put_away = 0;
+    uint64_t loads = 0, failures = 0, unloads = 0;
 
     bool stays() const { return !loadable.load; }
     bool is_idle() const { return model && requests == 0 && visitors == 0; }
@@ -117,14 +117,14 @@ class Models::State : public std::enable_shared_from_this<Models::State> {
   void watch();  // of the other
   using Lock = std::unique_lock<std::mutex>;
   bool drop_waiting(Lock& lock);
-  bool put_away_expired(Lock& lock);
+  bool unload_expired(Lock& lock);
   EntryPtr next_to_load() const;
   bool make_room(Lock& lock, const EntryPtr& wanted);
   bool needs_room(const Entry& wanted) const;
   EntryPtr longest_idle() const;
   void stay_all(Lock& lock);
   void load(Lock& lock, const EntryPtr& entry);
-  void put_away(Lock& lock, const EntryPtr& entry, const std::string& why);
+  void unload(Lock& lock, const EntryPtr& entry, const std::string& why);
   void give(Lock& lock, const EntryPtr& entry);
   void fail(Lock& lock, const EntryPtr& entry, std::string why);
   void look_again(Lock& lock);
@@ -216,7 +216,7 @@ ListedModel Models::State::listed(const EntryPtr& entry) {
                   .waiting = entry->waiting.size(),
                   .loads = entry->loads,
                   .failures = entry->failures,
-                  .put_away = entry->put_away};
+                  .unloads = entry->unloads};
   if (const double seconds = keep_alive(*entry); entry->model && !entry->stays() && seconds < ModelsOptions::forever)
     one.keep_alive = entry->requests ? seconds : std::max(0.0, seconds - seconds_since(entry->used));
   return one;
@@ -231,7 +231,7 @@ size_t Models::State::waiting() const {
 void Models::State::run() {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (put_away_expired(lock)) continue;
+    if (unload_expired(lock)) continue;
     const EntryPtr wanted = next_to_load();
     if (!wanted) stay_all(lock);
     if (wanted && (!needs_room(*wanted) || make_room(lock, wanted)))
@@ -241,7 +241,7 @@ void Models::State::run() {
   }
   const std::vector<EntryPtr> all = all_;
   for (const EntryPtr& entry : all)
-    if (entry->model && !entry->stays()) put_away(lock, entry, "");
+    if (entry->model && !entry->stays()) unload(lock, entry, "");
 }
 
 void Models::State::watch() {
@@ -297,12 +297,12 @@ bool Models::State::drop_waiting(Lock& lock) {
   return false;
 }
 
-bool Models::State::put_away_expired(Lock& lock) {
+bool Models::State::unload_expired(Lock& lock) {
   for (const EntryPtr& entry : all_) {
     if (!entry->is_idle() || entry->stays() || !entry->waiting.empty()) continue;
     const double seconds = keep_alive(*entry), idle = seconds_since(entry->used);
     if (idle < seconds) continue;
-    put_away(lock, entry, fmt::format("no request for {:.0f} s", idle));
+    unload(lock, entry, fmt::format("no request for {:.0f} s", idle));
     return true;
   }
   return false;
@@ -330,10 +330,10 @@ Models::State::EntryPtr Models::State::longest_idle() const {
   return longest;
 }
 
-// Puts one model away, or lets one leave; true if there may be room now.
+// Unloads one model, or lets one leave; true if there may be room now.
 bool Models::State::make_room(Lock& lock, const EntryPtr& wanted) {
   if (const EntryPtr idle = longest_idle()) {
-    put_away(lock, idle, fmt::format("to make room for {}", wanted->card.name));
+    unload(lock, idle, fmt::format("to make room for {}", wanted->card.name));
     for (const EntryPtr& entry : all_) entry->no_room = false;
     return !wanted->waiting.empty() && !needs_room(*wanted);
   }
@@ -434,17 +434,17 @@ void Models::State::fail(Lock& lock, const EntryPtr& entry, std::string why) {
   lock.lock();
 }
 
-void Models::State::put_away(Lock& lock, const EntryPtr& entry, const std::string& why) {
+void Models::State::unload(Lock& lock, const EntryPtr& entry, const std::string& why) {
   std::shared_ptr<const ServedModel> model = std::move(entry->model);
   std::unique_ptr<LoadedModel> loaded = std::move(entry->loaded);
   entry->leaves = false;
   lock.unlock();
   model.reset();
   loaded.reset();
-  if (!why.empty()) say(fmt::format("put away {}: {}", entry->card.name, why));
+  if (!why.empty()) say(fmt::format("unloaded {}: {}", entry->card.name, why));
   lock.lock();
   entry->status = ModelStatus::unloaded;
-  ++entry->put_away;
+  ++entry->unloads;
 }
 
 Models::Models(ModelsOptions options) : state_(std::make_shared<State>(std::move(options))) {}
@@ -462,7 +462,7 @@ size_t Models::size() const {
   return state_->all_.size();
 }
 
-bool Models::puts_away() const {
+bool Models::unloads_models() const {
   const std::lock_guard lock(state_->mutex_);
   return !state_->all_.empty() && !state_->all_.front()->stays();
 }
@@ -512,7 +512,7 @@ void Models::request(const std::string& name, const std::shared_ptr<Exchange>& e
         throw model_not_loaded(entry->card.name, entry->error);
       if (state_->waiting() >= state_->options_.max_waiting)
         throw busy("too many requests wait for models to be loaded: try again later", engine::Metrics());
-      // before it can get the model: whoever uses that sets a callback of its own
+      // before it can get the model: the job that uses it sets a callback of its own
       exchange->on_cancel([state = state_] { state->changed_.notify_all(); });
       entry->waiting.push_back({exchange, std::move(use), Clock::now(), in_seconds(state_->options_.load_seconds)});
     }

@@ -1,4 +1,4 @@
-// The models of a server: which of them a name means, which are in memory, and which is loaded or put away so that a
+// The models of a server: which of them a name means, which are in memory, and which is loaded or unloaded so that a
 // request gets the one it asks for.
 #pragma once
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace heddle::server {
 
 class Exchange;
 
-// A model in memory with all it needs. It is destroyed when it is put away.
+// A model in memory with all it needs. It is destroyed when it is unloaded.
 class LoadedModel {
  public:
   virtual ~LoadedModel() = default;
@@ -45,7 +45,7 @@ struct ModelsOptions {
   double keep_alive = forever;  // seconds in memory after the last request
   double load_seconds = 600;    // that a request waits for its model
   size_t max_waiting = 1024;    // requests that wait for models
-  // Takes a line for each model that is loaded, put away, or cannot be loaded; from any thread. May be empty.
+  // Takes a line for each model that is loaded, unloaded, or cannot be loaded; from any thread. May be empty.
   std::function<void(std::string)> say;
 };
 
@@ -60,15 +60,15 @@ struct ListedModel {
   std::string error;                         // of ModelStatus::failed
   std::shared_ptr<const ServedModel> model;  // null unless it is loaded. Does not count as a request
   int64_t created = 0;                       // when it was loaded, in seconds since 1970; 0: it was not
-  std::optional<double> keep_alive;          // seconds until it is put away; unset: never
+  std::optional<double> keep_alive;          // seconds until it is unloaded; unset: never
   uint64_t requests = 0, waiting = 0;        // that have it, and that wait for it
-  uint64_t loads = 0, failures = 0, put_away = 0;
+  uint64_t loads = 0, failures = 0, unloads = 0;
 };
 
 // Requests for a model that is not in memory wait until it is loaded, one model at a time and in the order of the
-// requests. If there is no room for it, models without requests are put away, those first that had none for longest. If
-// all have requests, one of them gets no more until it was put away: models take turns, and each stays for as long
-// as loading it took at least.
+// requests. If there is no room for it, idle models are unloaded, the longest idle first. If
+// all have requests, one of them gets no more until it is unloaded: models take turns, and each stays at least as long
+// as loading it took.
 class Models {
  public:
   explicit Models(ModelsOptions options);
@@ -80,8 +80,8 @@ class Models {
 
   bool empty() const;
   size_t size() const;
-  bool puts_away() const;     // models, rather than keep them in memory
-  std::string names() const;  // for messages: "a" or "a", "b", and so on
+  bool unloads_models() const;  // otherwise the one model stays in memory
+  std::string names() const;    // for messages: "a" or "a", "b", and so on
   // The name of the model that this name means: its own, one of its others, or one of them with ":latest". Empty: the
   // first model. Nothing: none.
   std::optional<std::string> find(std::string_view name) const;

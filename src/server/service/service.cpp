@@ -368,7 +368,7 @@ ListedModel Call::describe(std::string_view name) const {
 }
 
 bool Call::is_strict() const { return service.options().strict; }
-bool Call::puts_away() const { return service.models().puts_away(); }
+bool Call::unloads_models() const { return service.models().unloads_models(); }
 
 void Call::tell_ignored(const IgnoredFields& ignored) const {
   if (!ignored.names().empty())

@@ -44,7 +44,7 @@ struct Call {
       } else {
         RequestRules rules = model->rules();
         rules.ignored = taken;
-        rules.puts_away = puts_away();
+        rules.unloads_models = unloads_models();
         return read(exchange->request().body, rules);
       }
     }();
@@ -62,7 +62,7 @@ struct Call {
 
  private:
   bool is_strict() const;
-  bool puts_away() const;
+  bool unloads_models() const;
   void tell_ignored(const IgnoredFields& ignored) const;  // in a header of the response
 };
 

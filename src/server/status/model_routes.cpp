@@ -71,7 +71,7 @@ void load_model(const Call& call) {
 
 void unload_model(const Call& call) {
   const std::string name = known_model(call);
-  if (!call.service.models().puts_away())
+  if (!call.service.models().unloads_models())
     throw ApiError(400, "not_supported", "model", "{} is the only model of this server, and stays loaded",
                    in_quotes(name, 200));
   call.service.models().unload(name);

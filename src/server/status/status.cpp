@@ -233,7 +233,7 @@ std::string metrics_text(const TrafficCounts& traffic, const std::vector<ModelMe
     families.counter({"heddle_model_loads_total", "Times the model was loaded", {}, {}}, model.loads);
     families.counter({"heddle_model_load_failures_total", "Times the model could not be loaded", {}, {}},
                      model.failures);
-    families.counter({"heddle_model_put_away_total", "Times the model was put away", {}, {}}, model.put_away);
+    families.counter({"heddle_model_unloads_total", "Times the model was unloaded", {}, {}}, model.unloads);
     families.gauge({"heddle_model_waiting", "HTTP requests that wait for the model to be loaded", {}, {}},
                    model.waiting);
     if (model.engine) engine::for_each(*model.engine, families);
@@ -249,7 +249,7 @@ void show_metrics(const Call& call) {
                      .status = model.status,
                      .loads = model.loads,
                      .failures = model.failures,
-                     .put_away = model.put_away,
+                     .unloads = model.unloads,
                      .waiting = model.waiting};
     if (model.model) one.engine = model.model->engine().metrics();
     models.push_back(std::move(one));

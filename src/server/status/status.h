@@ -148,7 +148,7 @@ struct ModelMetrics {
   std::string name;
   std::optional<engine::Metrics> engine = {};  // while it is loaded
   ModelStatus status = ModelStatus::unloaded;
-  uint64_t loads = 0, failures = 0, put_away = 0, waiting = 0;
+  uint64_t loads = 0, failures = 0, unloads = 0, waiting = 0;
 };
 // Prometheus' text format.
 std::string metrics_text(const TrafficCounts& traffic, const std::vector<ModelMetrics>& models);

@@ -114,14 +114,14 @@ TEST_F(ServedNames, OfModelsInTurnsUnderLoadWithMemoryForOne) {
   const uint64_t last = resident(server.process());
   EXPECT_EQ(wrong, 0);
   if (shorter == 1) {  // the address sanitizer keeps what was freed for a while
-    EXPECT_LT(last, first + (uint64_t(40) << 20)) << "of models that were put away";
+    EXPECT_LT(last, first + (uint64_t(40) << 20)) << "of models that were unloaded";
   }
-  size_t loads = 0, put_away = 0;
+  size_t loads = 0, unloads = 0;
   const std::string said = server.err();
   for (size_t at = 0; (at = said.find("\nloaded ", at)) != said.npos; ++at) ++loads;
-  for (size_t at = 0; (at = said.find("\nput away ", at)) != said.npos; ++at) ++put_away;
-  EXPECT_GE(put_away, 3u) << said;
-  EXPECT_LE(loads - 1, put_away + 1) << "one at a time: the first line that begins with loaded is not of a model";
+  for (size_t at = 0; (at = said.find("\nunloaded ", at)) != said.npos; ++at) ++unloads;
+  EXPECT_GE(unloads, 3u) << said;
+  EXPECT_LE(loads - 1, unloads + 1) << "one at a time: the first line that begins with loaded is not of a model";
   EXPECT_EQ(server.stop(), 0);
 }
 

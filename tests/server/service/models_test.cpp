@@ -305,7 +305,7 @@ TEST_F(ServedModels, OneThatFailsHarmsNoOther) {
   EXPECT_EQ(behaviour["bad"].loads, 1) << "it is not tried again at once";
   EXPECT_EQ(status("bad"), "failed");
   EXPECT_EQ(fixture->get("/v1/models/bad").json().at("status").at("error"), "the file is broken");
-  EXPECT_EQ(behaviour["a"].loads, 1) << "and was not put away";
+  EXPECT_EQ(behaviour["a"].loads, 1) << "and was not unloaded";
   test::expect_says(complete("huge").response().body, {"huge is too large"});
   expect_answer(complete("a"), 1);
   EXPECT_EQ(fixture->get("/health/ready").status(), 200);
@@ -399,7 +399,7 @@ TEST_F(ServedModels, AreLoadedAndPutAwayOnDemand) {
   EXPECT_EQ(fixture->post("/models/unload", R"({"model":"b"})").json().at("success"), true);
   EXPECT_TRUE(becomes("b", "unloaded"));
   EXPECT_EQ(said(), (std::vector<std::string>{"loading b", "loaded b after " + said().at(1).substr(15, 4) + " s, 10 B",
-                                              "put away b: no request for 0 s"}));
+                                              "unloaded b: no request for 0 s"}));
   EXPECT_EQ(fixture->post("/models/load", R"({"model":"b"})").status(), 200);
   EXPECT_TRUE(becomes("b", "loaded"));
   std::this_thread::sleep_for(std::chrono::milliseconds(250));

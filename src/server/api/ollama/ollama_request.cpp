@@ -86,8 +86,8 @@ bool is_zero_duration(const Json& value) {
 // Seconds that the model stays in memory after the request; negative: for good.
 std::optional<double> read_keep_alive(Fields& fields, const RequestRules& rules) {
   const Json* value = fields.find("keep_alive");
-  if (!rules.puts_away) fields.ignore("keep_alive");
-  if (!value || !rules.puts_away) return std::nullopt;
+  if (!rules.unloads_models) fields.ignore("keep_alive");
+  if (!value || !rules.unloads_models) return std::nullopt;
   const auto seconds = value->is_number()   ? std::optional(value->get<double>())
                        : value->is_string() ? read_duration(value->get_ref<const std::string&>())
                                             : std::nullopt;

@@ -179,7 +179,7 @@ TEST(OllamaRequests, WithoutMessagesOrPromptTheModelIsLoaded) {
 TEST(OllamaRequests, KeepAliveWhereModelsArePutAway) {
   const auto seconds = [](const std::string& value) {
     RequestRules rules = small_rules();
-    rules.puts_away = true;
+    rules.unloads_models = true;
     return read_ollama_chat(fmt::format(R"({{"messages":[],"keep_alive":{}}})", value), rules).keep_alive;
   };
   EXPECT_EQ(seconds("90"), 90);
