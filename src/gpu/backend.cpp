@@ -60,7 +60,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
               limits_of(context_.info())),
       stream_(context_),
       sizes_(model, limits, context_.info().sms, can_group_experts(options),
-             can_expand_latents(context_.info(), options)),
+             can_expand_latents(context_.info(), options), can_chunk_states(context_.info(), options)),
       weights_(describe_weights(model, options.visiting)),
       recorder_(library_, can_chain(context_.info())) {
   expect_supported(model, options);
@@ -410,9 +410,10 @@ std::unique_ptr<model::Backend> make_gpu(const Model& model, const Limits& limit
 
 Memory memory_needed(const Model& model, const Limits& limits, const cuda::DeviceInfo& device, const Options& options) {
   DeviceModel described = describe_weights(model, options.visiting);
-  return memory_of(
-      described, model, limits,
-      WorkSizes(model, limits, device.sms, can_group_experts(options), can_expand_latents(device, options)), options);
+  return memory_of(described, model, limits,
+                   WorkSizes(model, limits, device.sms, can_group_experts(options), can_expand_latents(device, options),
+                             can_chunk_states(device, options)),
+                   options);
 }
 
 }  // namespace heddle::gpu

@@ -148,7 +148,7 @@ class Gpu : public model::Backend {
   void send(const model::Batch& batch);  // sets rows_ and step_
   void send_turns(bool long_text);       // what attentions rotate by, if the batch before had others
   bool is_step(const model::Batch& batch, const Rows& rows) const;
-  uint32_t send_runs(const model::Batch& batch);
+  void send_runs(const model::Batch& batch, Rows& rows);
   void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
   // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);

@@ -74,6 +74,7 @@ class Forward {
   void convolve(const model::Convolution& c, const DeviceConvolution& weights, uint32_t state, const Convolved& rows);
   template <class Args>
   void set_runs(Args& args) const;
+  void recur(const model::Recurrence& m, kernels::Recurrence::Args args);
   void gate_attended(const DeviceAttention& a);
 
   // Of latent attention: rows of a batch, and the prompt that they are if its latents become keys and values.

@@ -189,7 +189,9 @@ void Gpu::list_attention(const DeviceAttention& attention) {
 void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   const Paths& paths = forward_->paths();
   const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, two_products);
-  auto list = [&](const Rows& rows, uint32_t outputs) {
+  auto list = [&](Rows rows, uint32_t outputs) {
+    rows.runs = 2;  // one of which is divided into chunks where that is possible
+    rows.chunked_runs = paths.chunks_states(rows.count);
     forward_->begin(rows);
     list_embedding();
     // where norms are late, kernels also depend on the layers before and after

@@ -36,11 +36,16 @@ bool can_expand_latents(const cuda::DeviceInfo& device, const Options& options) 
   return has_wgmma(device) && !options.exact && !options.deterministic;
 }
 
+bool can_chunk_states(const cuda::DeviceInfo& device, const Options& options) {
+  return device.sm >= 80 && !options.exact && !options.deterministic;
+}
+
 // --- the rows -------------------------------------------------------------------------------------------------------
 Paths::Paths(const Resources& resources)
     : exact_(resources.options.exact),
       deterministic_(resources.options.deterministic),
       grouping_(resources.sizes.expert_slots != 0),
+      chunking_(resources.sizes.chunks != 0),
       wgmma_(has_wgmma(resources.recorder.device()) && !exact_ && !deterministic_),
       clusters_(resources.recorder.limits().clusters),
       q8_(resources.q8()),

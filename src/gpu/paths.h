@@ -28,6 +28,13 @@
 // | Options::exact or deterministic                     |                   |
 // | all other rows                                      | latent_attention  |
 //
+// | recurrent states of                                 | kernels             |
+// | --------------------------------------------------- | ------------------- |
+// | min_chunked_rows and more of one sequence, keys of  | recurrence_prepare, |
+// | up to max_chunked_key; needs sm_80, not with        | recurrence_scan     |
+// | Options::exact or deterministic                     |                     |
+// | all other rows                                      | recurrence          |
+//
 // | of a mixture                                       | kernels                         |
 // | -------------------------------------------------- | ------------------------------- |
 // | the choice of experts, 1 to 8 rows; not with       | router                          |
@@ -61,6 +68,9 @@ bool has_wgmma(const cuda::DeviceInfo& device);
 bool can_group_experts(const Options& options);
 // Whether long prompts attend to keys and values computed from latents, where the sizes of heads allow it.
 bool can_expand_latents(const cuda::DeviceInfo& device, const Options& options);
+// Whether rows of one sequence, where they are many, change recurrent states in chunks, where the sizes of heads allow
+// it.
+bool can_chunk_states(const cuda::DeviceInfo& device, const Options& options);
 
 // The kernels by which the rows of a batch attend to the KV cache.
 struct AttentionPath {
@@ -86,6 +96,8 @@ class Paths {
   AttentionPath attention(const model::Attention& a, const Rows& rows) const;
   // Whether a prompt attends to keys and values computed from latents, for this many heads at once.
   bool expands_latents(const model::Attention& a, const LongPrompt& prompt, uint32_t heads) const;
+  // Whether a run of this many rows of one sequence changes recurrent states in chunks.
+  bool chunks_states(uint32_t rows) const { return chunking_ && rows >= min_chunked_rows; }
 
   // Products outside of a path: those of the head and of a mixture's router,
   Products& products(uint32_t rows);
@@ -113,7 +125,7 @@ class Paths {
  private:
   bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
 
-  const bool exact_, deterministic_, grouping_, wgmma_, clusters_, q8_;
+  const bool exact_, deterministic_, grouping_, chunking_, wgmma_, clusters_, q8_;
   const uint32_t sms_;
   MatrixProducts matrix_units_;
   TileProducts tiles_;

@@ -1,8 +1,9 @@
 // Sublayers with a recurrent state: products, the convolution, the states of heads, and the gated norm.
 #include "gpu/forward.h"
 #include "kernels/layer/elementwise.h"
+#include "kernels/state/chunked_recurrence.h"
 #include "kernels/state/convolution.h"
-#include "kernels/state/recurrence.h"
+#include "kernels/state/state_run.h"
 
 namespace heddle::gpu {
 
@@ -69,11 +70,7 @@ void Forward::compute(const DeviceRecurrence& r) {
                                  .min_step = m.min_step,
                                  .max_step = m.max_step};
   set_runs(args);
-  const bool delta = m.rule == model::Recurrence::Rule::delta;
-  r_.recorder.launch(
-      kernels::Recurrence{
-          .key = m.key, .rule = delta ? kernels::rule_delta : kernels::rule_ssd, .tile = rows_.each_own ? 1u : 16u},
-      args);
+  recur(m, args);
   const bool norm = m.gated_norm.kind != model::Norm::Kind::none;
   const uint32_t size = norm ? m.norm_size : uint32_t(m.values());
   r_.recorder.launch(kernels::GatedNorm{.norm = norm, .gate_first = m.gate_first},
@@ -87,6 +84,28 @@ void Forward::compute(const DeviceRecurrence& r) {
                       .stride = r_.sizes.recurred,
                       .gate_stride = stride,
                       .epsilon = m.gated_norm.epsilon});
+}
+
+// The first runs of a batch are those to be divided into chunks.
+void Forward::recur(const model::Recurrence& m, kernels::Recurrence::Args args) {
+  const uint32_t rule = m.rule == model::Recurrence::Rule::delta ? kernels::rule_delta : kernels::rule_ssd;
+  if (rows_.chunked_runs && can_chunk(m)) {
+    kernels::ChunkedArgs chunked{args};
+    chunked.run_count = rows_.chunked_runs;
+    chunked.chunks = {r_.work.chunk_list.address()};
+    chunked.chunk_count = rows_.chunks;
+    chunked.keys = {r_.work.keys_of_chunks.address()};
+    chunked.queries = {r_.work.queries_of_chunks.address()};
+    chunked.inverses = {r_.work.inverses.address()};
+    chunked.scores = {r_.work.scores.address()};
+    chunked.factors = {r_.work.factors.address()};
+    r_.recorder.launch(kernels::RecurrencePrepare{.key = m.key, .rule = rule}, chunked);
+    r_.recorder.launch(kernels::scan_choice(m.key, rule, r_.recorder.limits().shared_per_block), chunked);
+    args.runs.address += rows_.chunked_runs * sizeof(kernels::StateRun);
+    args.run_count -= rows_.chunked_runs;
+  }
+  if (args.run_count)
+    r_.recorder.launch(kernels::Recurrence{.key = m.key, .rule = rule, .tile = rows_.each_own ? 1u : 16u}, args);
 }
 
 void Forward::compute(const DeviceShortConvolution& c) {

@@ -93,7 +93,7 @@ void Gpu::send(const Batch& batch) {
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
   to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
   if (both_directions_) send_text_lengths(batch, tiles);
-  if (sizes_.states) rows.runs = send_runs(batch);
+  if (sizes_.states) send_runs(batch, rows);
   send_tables(batch, rows, step_);
   rows_ = rows;
   if (step_) {
@@ -110,24 +110,34 @@ void Gpu::send(const Batch& batch) {
   to.end(stream_);
 }
 
-// The rows of each sequence, which follow each other. Returns how many sequences have some.
-uint32_t Gpu::send_runs(const Batch& batch) {
+// The rows of each sequence, which follow each other; first those of sequences that are divided into chunks.
+void Gpu::send_runs(const Batch& batch, Rows& rows) {
   std::vector<std::vector<uint32_t>> rows_of(batch.blocks.size());
   std::vector<uint32_t> first, order;  // sequences, in the order of their first rows
   for (uint32_t i = 0; i < batch.tokens.size(); ++i) {
-    std::vector<uint32_t>& rows = rows_of[batch.sequences[i]];
-    if (rows.empty()) first.push_back(batch.sequences[i]);
-    rows.push_back(i);
+    std::vector<uint32_t>& own = rows_of[batch.sequences[i]];
+    if (own.empty()) first.push_back(batch.sequences[i]);
+    own.push_back(i);
   }
+  const auto is_chunked = [&](uint32_t s) { return forward_->paths().chunks_states(uint32_t(rows_of[s].size())); };
+  const auto others = std::stable_partition(first.begin(), first.end(), is_chunked);
+  rows.runs = uint32_t(first.size());
+  rows.chunked_runs = uint32_t(others - first.begin());
   std::vector<kernels::StateRun> runs;
+  std::vector<kernels::StateChunk> chunks;
   for (uint32_t sequence : first) {
-    const std::vector<uint32_t>& rows = rows_of[sequence];
-    runs.push_back({uint32_t(order.size()), uint32_t(rows.size()), batch.slots[sequence], 0});
-    order.insert(order.end(), rows.begin(), rows.end());
+    const std::vector<uint32_t>& own = rows_of[sequence];
+    const auto begin = uint32_t(order.size()), count = uint32_t(own.size());
+    const bool chunked = runs.size() < rows.chunked_runs;
+    runs.push_back({begin, count, batch.slots[sequence], chunked ? uint32_t(chunks.size()) : 0});
+    for (uint32_t at = 0; chunked && at < count; at += kernels::chunk_rows)
+      chunks.push_back({begin + at, std::min(count - at, kernels::chunk_rows)});
+    order.insert(order.end(), own.begin(), own.end());
   }
+  rows.chunks = uint32_t(chunks.size());
   staging_->send<kernels::StateRun>(stream_, work_->runs.address(), runs);
   staging_->send<uint32_t>(stream_, work_->order.address(), order);
-  return uint32_t(runs.size());
+  if (rows.chunks) staging_->send<kernels::StateChunk>(stream_, work_->chunk_list.address(), chunks);
 }
 
 // A row that sees both directions sees all rows of its sequence.

@@ -35,7 +35,7 @@ bool can_expand(const model::Latent& l) {
 }
 
 WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts,
-                     bool expand_latents)
+                     bool expand_latents, bool chunk_states)
     : rows(std::max(limits.rows, 1u)),
       table_stride(std::max(blocks_of(model.context, limits), 1u)),
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
@@ -99,6 +99,10 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   };
   const auto fit_recurrence = [&](const model::Recurrence& r) {
     fit_state(r.mixed.rows + r.gate.rows + r.steps.rows + r.betas.rows, r.convolution.channels(), r.values());
+    if (!chunk_states || !can_chunk(r)) return;
+    chunks = rows / min_chunked_rows;
+    chunk_keys = std::max(chunk_keys, r.key_heads * kernels::Recurrence{.key = r.key}.padded_key());
+    chunk_heads = std::max(chunk_heads, r.heads);
   };
   const auto fit_short_convolution = [&](const model::ShortConvolution& c) {
     fit_state(c.in.rows, 0, c.convolution.channels());
@@ -168,6 +172,11 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::gate, rows * s.gate * f);
   allocate(&W::runs, s.states ? rows * sizeof(kernels::StateRun) : 0);
   allocate(&W::order, s.states ? rows * 4 : 0);
+  const uint64_t chunked_rows = uint64_t(s.chunks) * kernels::chunk_rows;
+  allocate(&W::chunk_list, s.chunks * sizeof(kernels::StateChunk));
+  for (auto list : {&W::keys_of_chunks, &W::queries_of_chunks}) allocate(list, chunked_rows * s.chunk_keys * 2);
+  for (auto list : {&W::inverses, &W::scores}) allocate(list, chunked_rows * s.chunk_heads * kernels::chunk_rows * 2);
+  allocate(&W::factors, chunked_rows * s.chunk_heads * 4 * f);
   for (auto list : {&W::tokens, &W::positions, &W::types, &W::lengths, &W::sequences, &W::outputs})
     allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);

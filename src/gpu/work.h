@@ -4,6 +4,7 @@
 
 #include "cuda/memory.h"
 #include "gpu/weights.h"
+#include "kernels/state/chunked_recurrence.h"
 
 namespace heddle::gpu {
 
@@ -25,6 +26,7 @@ inline constexpr uint32_t prompt_tile = 128;                          // tokens 
 // With as many rows of a sequence its latents become keys and values of heads: 2 * 512 * 256 operations for each
 // position and head of DeepSeek's, and each row saves 2 * (1088 - 320) of them.
 inline constexpr uint32_t min_expanded_rows = 256;
+inline constexpr uint32_t min_chunked_rows = 32;           // of a sequence: they change recurrent states in chunks
 inline constexpr uint64_t max_expanded_bytes = 256 << 20;  // of all heads that are attended to at once
 
 // Values from one row of f32 to the next, padded for vector loads.
@@ -44,11 +46,15 @@ inline uint64_t expanded_bytes(const model::Latent& l, uint32_t positions) {
   return uint64_t(expanded_positions(positions)) * (l.plain + l.rotated + l.value) * 2;
 }
 
+// Whether the kernels of chunked recurrences take these heads.
+inline bool can_chunk(const model::Recurrence& r) { return r.key <= kernels::max_chunked_key; }
+
 // The dimensions of the buffers, in values.
 struct WorkSizes {
-  // `group_experts`: batches of many rows take them by expert; `expand_latents`: long prompts have keys and values.
+  // `group_experts`: batches of many rows take them by expert; `expand_latents`: long prompts have keys and values;
+  // `chunk_states`: recurrent states take them in chunks.
   WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts = false,
-            bool expand_latents = false);
+            bool expand_latents = false, bool chunk_states = false);
 
   uint32_t rows = 0, table_stride = 0, context = 0;
   uint32_t vocabulary = 0;                                               // 0: a part of a model without a head
@@ -63,6 +69,7 @@ struct WorkSizes {
   uint32_t mixed = 0, convolved = 0, recurred = 0;       // of sublayers with a state: strides; mixed: all they read
   uint32_t gate = 0;                                     // of attention's output: stride
   bool states = false;                                   // there are such sublayers
+  uint32_t chunks = 0, chunk_keys = 0, chunk_heads = 0;  // of their prompts; of a row: numbers of all keys, and heads
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
   uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
@@ -90,12 +97,15 @@ struct Work {
   cuda::Buffer always;                                                        // scores with a sigmoid of 1
   cuda::Buffer logits;                                                        // (max_logit_rows, vocabulary)
   cuda::Buffer partial, arrived;                                              // of cluster_attention
-  cuda::Buffer latent_q, latent_sums, raised;  // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
-                                               // (rows, raised), its result
-  cuda::Buffer expanded, first_page;           // f16: keys (heads, positions, head), then values; i32: a table of 0
-  cuda::Buffer mixed, convolved, recurred;     // of sublayers with a state: (rows, the size of that name)
-  cuda::Buffer gate;                           // (rows, gate)
-  cuda::Buffer runs, order;                    // (rows) StateRun, (rows) u32
+  cuda::Buffer latent_q, latent_sums, raised;      // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
+                                                   // (rows, raised), its result
+  cuda::Buffer expanded, first_page;               // f16: keys (heads, positions, head), then values; i32: a table of 0
+  cuda::Buffer mixed, convolved, recurred;         // of sublayers with a state: (rows, the size of that name)
+  cuda::Buffer gate;                               // (rows, gate)
+  cuda::Buffer runs, order;                        // (rows) StateRun, (rows) u32
+  cuda::Buffer chunk_list;                         // (chunks) StateChunk
+  cuda::Buffer keys_of_chunks, queries_of_chunks;  // (chunks, chunk_rows, chunk_keys) f16; see kernels::ChunkedArgs
+  cuda::Buffer inverses, scores, factors;          // (chunks, chunk_heads, chunk_rows, chunk_rows) f16; (..., 4)
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
   cuda::Buffer table;                                           // (rows, table_stride) u32
   cuda::Buffer tiles;                                           // (rows) PromptTile

@@ -101,20 +101,31 @@ AddBenches add_cluster_attention_benches, add_prompt_attention_benches, add_wgmm
     add_latent_attention_benches, add_latent_expand_benches;
 AddBenches add_embedding_benches, add_norm_benches, add_elementwise_benches;
 AddBenches add_mixture_benches, add_router_benches, add_group_rows_benches;
-AddBenches add_sample_benches, add_recurrence_benches;
+AddBenches add_sample_benches, add_recurrence_benches, add_chunked_recurrence_benches;
 
 std::vector<Bench> all_benches() {
   std::vector<Bench> all;
-  for (AddBenches* add : {add_stream_read_benches,      add_tile_pack_benches,
-                          add_half_rows_benches,        add_product_benches,
-                          add_mma_product_benches,      add_mma_tiles_benches,
-                          add_wgmma_product_benches,    add_cluster_attention_benches,
-                          add_prompt_attention_benches, add_wgmma_attention_benches,
-                          add_embedding_benches,        add_norm_benches,
-                          add_elementwise_benches,      add_mixture_benches,
-                          add_router_benches,           add_group_rows_benches,
-                          add_sample_benches,           add_latent_attention_benches,
-                          add_latent_expand_benches,    add_recurrence_benches})
+  for (AddBenches* add : {add_stream_read_benches,
+                          add_tile_pack_benches,
+                          add_half_rows_benches,
+                          add_product_benches,
+                          add_mma_product_benches,
+                          add_mma_tiles_benches,
+                          add_wgmma_product_benches,
+                          add_cluster_attention_benches,
+                          add_prompt_attention_benches,
+                          add_wgmma_attention_benches,
+                          add_embedding_benches,
+                          add_norm_benches,
+                          add_elementwise_benches,
+                          add_mixture_benches,
+                          add_router_benches,
+                          add_group_rows_benches,
+                          add_sample_benches,
+                          add_latent_attention_benches,
+                          add_latent_expand_benches,
+                          add_recurrence_benches,
+                          add_chunked_recurrence_benches})
     add(all);
   return all;
 }

@@ -88,19 +88,37 @@ AddCases add_cluster_attention_cases, add_prompt_attention_cases, add_wgmma_atte
     add_heads_cases, add_latent_attention_cases, add_latent_expand_cases;
 AddCases add_embedding_cases, add_norm_cases, add_elementwise_cases;
 AddCases add_mixture_cases, add_router_cases, add_group_rows_cases;
-AddCases add_recurrence_cases, add_convolution_cases;
+AddCases add_recurrence_cases, add_chunked_recurrence_cases, add_convolution_cases;
 AddCases add_sample_cases, add_step_advance_cases, add_top_tokens_cases;
 
 std::vector<Case> all_cases(Sweep sweep) {
   std::vector<Case> cases;
-  for (AddCases* add :
-       {add_tile_pack_cases,        add_half_rows_cases,       add_mma_product_cases,   add_mma_tiles_cases,
-        add_wgmma_product_cases,    add_product_cases,         add_stream_read_cases,   add_cluster_attention_cases,
-        add_prompt_attention_cases, add_wgmma_attention_cases, add_any_attention_cases, add_heads_cases,
-        add_latent_attention_cases, add_latent_expand_cases,   add_embedding_cases,     add_norm_cases,
-        add_elementwise_cases,      add_mixture_cases,         add_router_cases,        add_group_rows_cases,
-        add_sample_cases,           add_step_advance_cases,    add_top_tokens_cases,    add_recurrence_cases,
-        add_convolution_cases})
+  for (AddCases* add : {add_tile_pack_cases,
+                        add_half_rows_cases,
+                        add_mma_product_cases,
+                        add_mma_tiles_cases,
+                        add_wgmma_product_cases,
+                        add_product_cases,
+                        add_stream_read_cases,
+                        add_cluster_attention_cases,
+                        add_prompt_attention_cases,
+                        add_wgmma_attention_cases,
+                        add_any_attention_cases,
+                        add_heads_cases,
+                        add_latent_attention_cases,
+                        add_latent_expand_cases,
+                        add_embedding_cases,
+                        add_norm_cases,
+                        add_elementwise_cases,
+                        add_mixture_cases,
+                        add_router_cases,
+                        add_group_rows_cases,
+                        add_sample_cases,
+                        add_step_advance_cases,
+                        add_top_tokens_cases,
+                        add_recurrence_cases,
+                        add_chunked_recurrence_cases,
+                        add_convolution_cases})
     add(sweep, cases);
   return cases;
 }

@@ -11,24 +11,37 @@ AddKernels add_cluster_attention_kernels, add_prompt_attention_kernels, add_wgmm
     add_any_attention_kernels, add_heads_kernels, add_latent_attention_kernels, add_latent_expand_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels;
 AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels;
-AddKernels add_recurrence_kernels, add_convolution_kernels;
+AddKernels add_recurrence_kernels, add_chunked_recurrence_kernels, add_convolution_kernels;
 AddKernels add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
 
 const std::vector<Entry>& catalog() {
   static const std::vector<Entry> all = [] {
     std::vector<Entry> list;
-    for (AddKernels* add : {add_tile_pack_kernels,        add_half_rows_kernels,
-                            add_mma_product_kernels,      add_mma_tiles_kernels,
-                            add_wgmma_product_kernels,    add_product_kernels,
-                            add_stream_read_kernels,      add_cluster_attention_kernels,
-                            add_prompt_attention_kernels, add_wgmma_attention_kernels,
-                            add_any_attention_kernels,    add_heads_kernels,
-                            add_embedding_kernels,        add_norm_kernels,
-                            add_elementwise_kernels,      add_mixture_kernels,
-                            add_router_kernels,           add_group_rows_kernels,
-                            add_sample_kernels,           add_step_advance_kernels,
-                            add_top_tokens_kernels,       add_latent_attention_kernels,
-                            add_latent_expand_kernels,    add_recurrence_kernels,
+    for (AddKernels* add : {add_tile_pack_kernels,
+                            add_half_rows_kernels,
+                            add_mma_product_kernels,
+                            add_mma_tiles_kernels,
+                            add_wgmma_product_kernels,
+                            add_product_kernels,
+                            add_stream_read_kernels,
+                            add_cluster_attention_kernels,
+                            add_prompt_attention_kernels,
+                            add_wgmma_attention_kernels,
+                            add_any_attention_kernels,
+                            add_heads_kernels,
+                            add_embedding_kernels,
+                            add_norm_kernels,
+                            add_elementwise_kernels,
+                            add_mixture_kernels,
+                            add_router_kernels,
+                            add_group_rows_kernels,
+                            add_sample_kernels,
+                            add_step_advance_kernels,
+                            add_top_tokens_kernels,
+                            add_latent_attention_kernels,
+                            add_latent_expand_kernels,
+                            add_recurrence_kernels,
+                            add_chunked_recurrence_kernels,
                             add_convolution_kernels})
       add(list);
     return list;

@@ -48,6 +48,14 @@ inline ptx::F32 sigmoid(ptx::F32 x) {
   return select(x < 0.0f, e, 1.0f) * rcp_approx(e + 1.0f);
 }
 
+// log(1 + e^x), relative error below 1e-6: log(1 + e) = 2 atanh(e / (2 + e)) with e = e^-|x|.
+inline ptx::F32 softplus(ptx::F32 x) {
+  const ptx::F32 e = exp(-abs(x)), z = e * rcp_approx(e + 2.0f), square = z * z;
+  const ptx::F32 series =
+      polynomial(square, std::array{1.0f, 1 / 3.0f, 1 / 5.0f, 1 / 7.0f, 1 / 9.0f, 1 / 11.0f, 1 / 13.0f, 1 / 15.0f});
+  return fma(z * 2.0f, series, max(x, 0.0f));
+}
+
 // Relative error below 5e-7. Small arguments take a polynomial, because 1 - 2 / (e^2x + 1) cancels there.
 inline ptx::F32 tanh(ptx::F32 x) {
   ptx::F32 a = abs(x), square = x * x;

@@ -17,16 +17,6 @@ using namespace ptx;
 
 namespace {
 
-constexpr float delta_epsilon = 1e-6f;  // added to the square of the length of q and k
-
-// log(1 + e^x), relative error below 1e-6: log(1 + e) = 2 atanh(e / (2 + e)) with e = e^-|x|.
-F32 softplus(F32 x) {
-  const F32 e = exp(-abs(x)), z = e * rcp_approx(e + 2.0f), square = z * z;
-  const F32 series =
-      polynomial(square, std::array{1.0f, 1 / 3.0f, 1 / 5.0f, 1 / 7.0f, 1 / 9.0f, 1 / 11.0f, 1 / 13.0f, 1 / 15.0f});
-  return fma(z * 2.0f, series, max(x, 0.0f));
-}
-
 class RecurrenceWriter {
  public:
   using Args = Recurrence::Args;
@@ -49,8 +39,7 @@ class RecurrenceWriter {
     part_ = k_.thread() % Recurrence::lanes;
     column_ = k_.thread() / Recurrence::lanes;
     inside_ = first_ + column_ < k_.arg(&Args::value);
-    const U32 key_heads = k_.arg(&Args::key_heads);
-    key_head_ = select(k_.arg(&Args::tiled) != 0u, head_ % key_heads, head_ / (k_.arg(&Args::heads) / key_heads));
+    key_head_ = key_head_of(k_, head_);
     chain_wait(k_, s_.chained);  // in blocks without work too: the next kernel relies on all blocks having waited
     k_.when(k_.block_y() < k_.arg(&Args::run_count), [&] { run(load_run(k_, k_.block_y())); });
     return k_.finish();
@@ -136,8 +125,7 @@ class RecurrenceWriter {
   // decay, the factor of u, k . q
   void factors(U32 at, U32 row, F32 product) {
     const U64 place = mul_wide(row, k_.arg(&Args::steps_stride)) + widen(head_);
-    F32 step = softplus(load(k_.arg(&Args::steps) + place) + bias_);
-    step = min(max(step, k_.arg(&Args::min_step)), k_.arg(&Args::max_step));
+    const F32 step = step_of(k_, load(k_.arg(&Args::steps) + place) + bias_);
     const F32 factor = is_delta() ? sigmoid(load(k_.arg(&Args::betas) + place)) : step;
     store_vec(factors_ + at * 4u, Vec<float, 4>{exp(rate_ * step), factor, product, k_.constant(0.0f)});
     store(rows_ + at, row);

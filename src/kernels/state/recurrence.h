@@ -2,8 +2,7 @@
 #pragma once
 #include <compare>
 
-#include "kernels/spec/field.h"
-#include "ptx/builder.h"
+#include "kernels/spec/functions.h"
 
 namespace heddle::kernels {
 
@@ -53,6 +52,18 @@ struct Recurrence {
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
 };
+
+// What the kernels of a recurrence have in common; Args: Recurrence's, or derived from them.
+constexpr float delta_epsilon = 1e-6f;  // added to the square of the length of q and k
+template <class Args>
+ptx::U32 key_head_of(ptx::Builder<Args>& k, ptx::U32 head) {
+  const ptx::U32 key_heads = k.arg(&Args::key_heads);
+  return select(k.arg(&Args::tiled) != 0u, head % key_heads, head / (k.arg(&Args::heads) / key_heads));
+}
+template <class Args>
+ptx::F32 step_of(ptx::Builder<Args>& k, ptx::F32 given) {
+  return min(max(softplus(given), k.arg(&Args::min_step)), k.arg(&Args::max_step));
+}
 
 // y = norm(x) * weight * silu(gate) in groups of `size` values, or with gate_first norm(x * silu(gate)) * weight;
 // without a norm x * silu(gate). y may be x.

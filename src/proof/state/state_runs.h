@@ -9,6 +9,14 @@
 
 namespace heddle::proof {
 
+// As kernels read them.
+inline std::vector<uint32_t> numbers_of(const std::vector<kernels::StateRun>& runs) {
+  std::vector<uint32_t> numbers;
+  for (const kernels::StateRun& run : runs)
+    numbers.insert(numbers.end(), {run.begin, run.count, run.slot, run.first_chunk});
+  return numbers;
+}
+
 // Sequences of these lengths; every second one is fresh.
 struct StateRuns {
   StateRuns(Random& random, const std::vector<uint32_t>& lengths) : slots(uint32_t(lengths.size()) + 2) {
@@ -28,12 +36,7 @@ struct StateRuns {
       begin += lengths[i];
     }
   }
-  std::vector<uint32_t> numbers() const {
-    std::vector<uint32_t> numbers;
-    for (const kernels::StateRun& run : all)
-      numbers.insert(numbers.end(), {run.begin, run.count, run.slot, run.unused});
-    return numbers;
-  }
+  std::vector<uint32_t> numbers() const { return numbers_of(all); }
 
   std::vector<kernels::StateRun> all;
   std::vector<uint32_t> order, positions, fresh;  // fresh: by run
