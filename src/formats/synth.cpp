@@ -136,7 +136,9 @@ void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) 
     uint64_t count = 1;
     for (uint64_t n : wanted.shape) count *= n;
     values.resize(count, 1);  // a norm
-    const float scale = wanted.shape.size() > 1 ? 1 / std::sqrt(static_cast<float>(wanted.shape[0])) : 0.02f;
+    float scale = wanted.shape.size() > 1 ? 1 / std::sqrt(static_cast<float>(wanted.shape[0])) : 0.02f;
+    // As in trained models, the last of the chosen experts has little weight: rounding may choose another one.
+    if (wanted.name.ends_with("ffn_gate_inp.weight")) scale *= 4;
     if (!wanted.name.ends_with("_norm.weight"))
       for (float& value : values) value = random.normal() * scale;
     if (wanted.name.ends_with("ssm_a"))  // states must decay

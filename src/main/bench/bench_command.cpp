@@ -254,10 +254,10 @@ class Bench {
     }
     Clock::time_point start, last;
     while (!engine_.idle()) {
-      const bool all_run = started == texts.size() && ended == 0;
+      const bool all_started = started == texts.size(), all_run = all_started && ended == 0;
       in_step = 0;
       engine_.step();
-      if (!all_run) start = Clock::now();
+      if (!all_started) start = Clock::now();
       if (!all_run || in_step == 0) continue;
       counted += in_step;
       last = Clock::now();
@@ -295,6 +295,7 @@ void set_sizes(const BenchOptions& options, const std::vector<uint32_t>& prompts
   if (tokens > INT32_MAX) throw Error("expected a cache of less than 2^31 tokens, found {} asked for", tokens);
   device.context = uint32_t(std::max({first, prompts.empty() ? 0 : prompt, batches.empty() ? 0 : answer}));
   device.cache_tokens = uint32_t(tokens);
+  device.at_once = std::max(1u, largest(batches));
 }
 
 void print_header(std::ostream& out) {

@@ -368,6 +368,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
   DeviceOptions device = options.device;
   const uint64_t cache = options.cache_tokens ? options.cache_tokens : enough_cache(wanted, options.at_once);
   device.cache_tokens = uint32_t(std::min<uint64_t>(cache, INT32_MAX));
+  device.at_once = std::max(1u, options.at_once);
   const auto start = Clock::now();
   const auto running = open_running(options.model, device, &err, options.engine.rows);
   const double loading = seconds_since(start);

@@ -70,7 +70,8 @@ uint32_t tokens_for_many(const model::Model& model, const model::Model* draft, u
 uint32_t state_slots_for(const DeviceOptions& options, uint32_t kv_blocks) {
   const uint64_t tokens = uint64_t(kv_blocks) * model::Limits().block_tokens;
   const uint32_t most = options.many || options.cache_tokens > 0 ? max_slots : max_slots_of_one;
-  return uint32_t(std::clamp<uint64_t>(tokens / tokens_of_slot, min_slots, most));
+  const uint32_t least = std::max(min_slots, 2 * options.at_once);  // each sequence runs, and has a snapshot
+  return uint32_t(std::clamp<uint64_t>(tokens / tokens_of_slot, least, std::max(least, most)));
 }
 
 uint32_t cpu_rows(const DeviceOptions& options) {

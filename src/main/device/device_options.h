@@ -27,6 +27,7 @@ struct DeviceOptions {
   uint64_t cpu_memory = 0;              // bytes of the system's memory that may be used; 0: all that is free
   uint32_t context = 0;                 // tokens; 0: as trained, or less if memory is short
   uint32_t cache_tokens = 0;  // of all sequences, less if memory is short; 0: one sequence with its whole context
+  uint32_t at_once = 1;       // sequences that are known to run at once; recurrent states are for twice as many
   bool many = false;          // without cache_tokens: a cache for many sequences, see fit()
   uint32_t shares = 1;        // parts of the free memory, of which such a cache fills one
   // Other models of this process have memory that they could give up: a model that does not fit is neither split nor

@@ -164,16 +164,18 @@ model::Limits ModelChecks::limits() const {
   limits.rows = uint32_t(texts_[0].size()) + max_batch;
   limits.kv_blocks = max_batch * ((each + limits.block_tokens - 1) / limits.block_tokens);
   limits.kv = kv_;
+  if (model::has_states(model_)) limits.state_slots = max_batch;
   return limits;
 }
 
-// The blocks of the sequences are interleaved.
+// The blocks of the sequences are interleaved, and their states are in reverse order.
 model::Batch ModelChecks::empty_batch(uint32_t sequences) const {
   model::Batch batch;
   batch.blocks.resize(sequences);
   const uint32_t blocks = limits().kv_blocks / max_batch;
   for (uint32_t i = 0; i < sequences; ++i)
     for (uint32_t block = 0; block < blocks; ++block) batch.blocks[i].push_back(block * sequences + i);
+  for (uint32_t i = 0; model::has_states(model_) && i < sequences; ++i) batch.slots.push_back(sequences - 1 - i);
   return batch;
 }
 

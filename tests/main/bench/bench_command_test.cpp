@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/main/heddle_command.h"
+#include "tests/model/fixture.h"
+#include "tests/support/folder.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {
@@ -34,6 +36,17 @@ TEST(Bench, TimesPromptsAndTokens) {
   EXPECT_GT(bench["load_seconds"], 0);
   EXPECT_GT(bench["first_token_seconds"], bench["load_seconds"]);
   EXPECT_GT(bench["peak_memory_bytes"], 8'000'000);
+}
+
+// Each stream begins with the snapshot after its prompt, so all begin at once.
+TEST(Bench, TimesStreamsOfAModelWithStates) {
+  const Folder folder;
+  const Fixture fixture("qwen35");
+  fixture.write(folder, fixture.config);
+  const Result result = heddle({"bench", folder.path().string(), "-p", "0", "-n", "8", "-b", "12", "-d", "40", "-r",
+                                "2", "--json", "--device", "cpu"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const json& rate : json::parse(result.out)["results"][0]["runs"]) EXPECT_GT(rate, 0);
 }
 
 TEST(Bench, PrintsATableThatFitsATerminal) {

@@ -7,7 +7,9 @@
 #include "main/device/open_model.h"
 #include "model/load.h"
 #include "tests/main/small_model.h"
+#include "tests/model/fixture.h"
 #include "tests/support/backends.h"
+#include "tests/support/folder.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {
@@ -95,6 +97,24 @@ TEST_F(Checking, WhatIsRightPasses) {
   EXPECT_EQ(tried->picks, 9 * ModelChecks::continued);
   expect_says(table_of(checks.checks()),
               {"check", "cosine", "steps: prompt at once", "passed", "steps: steps of 8", "0.00e+00  passed\n"});
+}
+
+TEST(ChecksOfStates, WhatIsRightPasses) {
+  for (const char* name : {"qwen35", "mamba2", "lfm2"}) {
+    const Folder folder;
+    const Fixture fixture(name);
+    fixture.write(folder, fixture.config);
+    const model::Model model = model::load(open_model(folder.path().string()));
+    Tokens first, second;
+    for (uint32_t i = 0; i < 20; ++i) {
+      first.push_back(i * 37 % model.vocabulary);
+      second.push_back(i * 71 % model.vocabulary);
+    }
+    ModelChecks checks(model, first, second, cosine_bar(true));
+    const auto backend = cpu::make_cpu(model, checks.limits(), {.exact = true});
+    checks.all(*backend, {1, 8}, "");
+    EXPECT_TRUE(checks.passed()) << name << "\n" << table_of(checks.checks());
+  }
 }
 
 TEST_F(Checking, WhatIsWrongInOneWayIsFound) {
