@@ -33,6 +33,7 @@ struct Rows {
   std::vector<uint32_t> sequences;  // of each row; empty with row_tables
   std::vector<LongPrompt> prompts;  // of min_expanded_rows and more; none with row_tables
   uint32_t runs = 0;                // sequences with rows; of models with recurrent states
+  uint32_t longest_run = 1;         // rows of it
   uint32_t chunked_runs = 0;        // of these, from the first on, are divided into chunks
   uint32_t chunks = 0;              // of all of them
 };

@@ -26,7 +26,8 @@ void Forward::convolve(const model::Convolution& c, const DeviceConvolution& wei
                                        .slot_stride = cache.input_stride(),
                                        .channels = uint32_t(c.channels()),
                                        .x_stride = rows.x_stride,
-                                       .y_stride = rows.y_stride};
+                                       .y_stride = rows.y_stride,
+                                       .parts = (rows_.longest_run - 1) / kernels::StateConvolution::rows_of_part + 1};
   set_runs(args);
   const kernels::StateConvolution spec{
       .width = c.width, .bias = !c.bias.empty(), .gates = rows.gates, .ahead = rows_.each_own ? 1u : 8u};

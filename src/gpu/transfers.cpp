@@ -129,6 +129,7 @@ void Gpu::send_runs(const Batch& batch, Rows& rows) {
     const std::vector<uint32_t>& own = rows_of[sequence];
     const auto begin = uint32_t(order.size()), count = uint32_t(own.size());
     const bool chunked = runs.size() < rows.chunked_runs;
+    rows.longest_run = std::max(rows.longest_run, count);
     runs.push_back({begin, count, batch.slots[sequence], chunked ? uint32_t(chunks.size()) : 0});
     for (uint32_t at = 0; chunked && at < count; at += kernels::chunk_rows)
       chunks.push_back({begin + at, std::min(count - at, kernels::chunk_rows)});

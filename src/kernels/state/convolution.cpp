@@ -1,4 +1,5 @@
-// The last inputs of a channel are in registers; a few rows are read before they are needed.
+// The last inputs of a channel are in registers; a few rows are read before they are needed. The first part of a run's
+// rows begins with the state and writes the new one, the others begin with the rows before them.
 #include "kernels/state/convolution.h"
 
 #include <optional>
@@ -39,13 +40,20 @@ class ConvolutionWriter {
     const auto state = k_.arg(&Args::state) + (widen(run.slot) * k_.arg(&Args::slot_stride) + widen(channel_));
     const auto at = [&](uint32_t i) { return state + mul_wide(k_.arg(&Args::channels), i); };
     for (uint32_t i = 0; i + 1 < s_.width; ++i) last_.push_back(k_.var(0.0f));
-    k_.when(!run.fresh, [&] {
+    k_.when(!run.fresh && k_.block_z() == 0u, [&] {
       for (uint32_t i = 0; i + 1 < s_.width; ++i) last_[i] = load(at(i));
     });
     const auto order = k_.arg(&Args::order) + run.begin;
-    auto entry = k_.var(0u);
+    const auto read_last = [&](U32 end) {
+      for (uint32_t i = 0; i + 1 < s_.width; ++i) last_[i] = read(load(order + (end - (s_.width - 1 - i)))).input;
+    };
+    const U32 parts = k_.arg(&Args::parts), part = k_.block_z();
+    const U32 each = max((run.count + (parts - 1u)) / parts, k_.constant(s_.width));  // the rows before a part suffice
+    const U32 begin = each * part, end = min(begin + each, run.count);
+    k_.when(part != 0u && begin < run.count, [&] { read_last(begin); });
+    auto entry = k_.var(begin);
     const auto some = [&](uint32_t count) {
-      k_.loop_while([&] { return entry.get() + count <= run.count; },
+      k_.loop_while([&] { return entry.get() + count <= end; },
                     [&] {
                       std::vector<Row> rows;
                       for (uint32_t i = 0; i < count; ++i) rows.push_back(read(load(order + (entry.get() + i))));
@@ -55,7 +63,10 @@ class ConvolutionWriter {
     };
     if (s_.ahead > 1) some(s_.ahead);
     some(1);
-    for (uint32_t i = 0; i + 1 < s_.width; ++i) store(at(i), last_[i].get());
+    k_.when(part == 0u, [&] {
+      k_.when(end < run.count, [&] { read_last(run.count); });
+      for (uint32_t i = 0; i + 1 < s_.width; ++i) store(at(i), last_[i].get());
+    });
   }
 
   struct Row {
@@ -106,7 +117,8 @@ Grid StateConvolution::grid(const Args& args) const {
                 width - 1);
   if (args.runs.address % 16) throw Error("{}: runs must be 16-byte aligned", name);
   if (args.run_count > 65535) throw Error("{}: {} runs, 65535 at most", name, args.run_count);
-  return {.x = (args.channels + threads - 1) / threads, .y = args.run_count ? args.run_count : 1};
+  if (args.parts == 0 || args.parts > 65535) throw Error("{}: {} parts, expected 1 to 65535", name, args.parts);
+  return {.x = (args.channels + threads - 1) / threads, .y = args.run_count ? args.run_count : 1, .z = args.parts};
 }
 
 void add_convolution_kernels(std::vector<Entry>& all) { all.push_back(entry<StateConvolution>()); }

@@ -8,7 +8,7 @@
 namespace heddle::kernels {
 
 // y = silu(convolution(x) + bias), or with `gates` x is (b, c, v) and y = c * (convolution(b * v) + bias). A thread
-// takes a channel of a sequence, row after row.
+// takes a channel of a part of a sequence's rows, row after row.
 struct StateConvolution {
   static constexpr std::string_view name = "state_convolution",
                                     summary = "a causal convolution of each channel, with a state per sequence",
@@ -25,6 +25,7 @@ struct StateConvolution {
     uint64_t slot_stride;
     uint32_t run_count, channels;
     uint32_t x_stride, y_stride;
+    uint32_t parts;  // into which the rows of each run are divided
   };
   uint32_t width = 4;
   uint32_t bias = 0;
@@ -40,6 +41,8 @@ struct StateConvolution {
                       F{"gates", &S::gates, yes_or_no()}, F{"threads", &S::threads, range(32, 1024, 32)},
                       F{"ahead", &S::ahead, range(1, 16)}, F{"chained", &S::chained, yes_or_no()});
   }
+
+  static constexpr uint32_t rows_of_part = 32;  // as many are worth a block
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;

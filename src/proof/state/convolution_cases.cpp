@@ -9,7 +9,7 @@ namespace {
 using kernels::StateConvolution;
 using kernels::StateRun;
 
-Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t> lengths) {
+Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t> lengths, uint32_t parts = 1) {
   auto run = [=](Machine& m, Random& random, Check& check) {
     const uint32_t width = spec.width, inputs = channels * (spec.gates ? 3 : 1), x_stride = inputs + 1;
     const StateRuns runs(random, lengths);
@@ -29,7 +29,8 @@ Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t>
                                       .run_count = uint32_t(runs.all.size()),
                                       .channels = channels,
                                       .x_stride = x_stride,
-                                      .y_stride = channels};
+                                      .y_stride = channels,
+                                      .parts = parts};
     m.launch(spec, args);
     std::vector<double> want(size_t(runs.rows) * channels), scales(want.size());
     std::vector<float> want_states = states;
@@ -59,7 +60,8 @@ Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t>
     check.near("y", m.get(args.y, want.size()), want, scales, (width + 8) * 0x1p-24);
     check.equal("state", m.get(args.state, states.size()), want_states);
   };
-  return {"state_convolution", fmt::format("{} channels={} rows={}", field_text(spec), channels, lengths_text(lengths)),
+  return {"state_convolution",
+          fmt::format("{} channels={} rows={} parts={}", field_text(spec), channels, lengths_text(lengths), parts),
           target_of(spec), run};
 }
 
@@ -71,9 +73,12 @@ void add_convolution_cases(Sweep sweep, std::vector<Case>& cases) {
   for (const uint32_t width : {2u, 3u, 8u}) {
     cases.push_back(convolution({.width = width, .bias = 1, .threads = 32, .ahead = 4}, 33, {11, 1, 4, 3}));
     cases.push_back(convolution({.width = width, .gates = 1, .ahead = 1, .chained = 1}, 70, {2, 5}));
+    cases.push_back(convolution({.width = width, .bias = 1, .ahead = 2}, 40, {1, width - 1, width, width + 1, 43}, 5));
+    cases.push_back(convolution({.width = width, .gates = 1, .chained = 1}, 33, {64, 2}, 64));
   }
   if (sweep == Sweep::normal) return;
   cases.push_back(convolution({.chained = 1}, 8192, {700, 1, 3}));
+  cases.push_back(convolution({.chained = 1}, 8192, {1, 700, 2048}, 64));
 }
 
 }  // namespace heddle::proof

@@ -8,7 +8,7 @@ namespace {
 TEST(StateConvolution, RefusesWhatDoesNotFit) {
   const StateConvolution spec{.width = 4};
   const StateConvolution::Args good{
-      .slot_stride = 300, .run_count = 2, .channels = 100, .x_stride = 100, .y_stride = 100};
+      .slot_stride = 300, .run_count = 2, .channels = 100, .x_stride = 100, .y_stride = 100, .parts = 1};
   EXPECT_EQ(refusal(spec, good), "");
   EXPECT_EQ(spec.grid(good).x, 1u);
   EXPECT_EQ(spec.grid(good).y, 2u);
@@ -23,6 +23,9 @@ TEST(StateConvolution, RefusesWhatDoesNotFit) {
   bad = good;
   bad.runs = {8};
   EXPECT_EQ(refusal(spec, bad), "state_convolution: runs must be 16-byte aligned");
+  bad = good;
+  bad.parts = 0;
+  EXPECT_EQ(refusal(spec, bad), "state_convolution: 0 parts, expected 1 to 65535");
   EXPECT_NE(refused([] { StateConvolution{.width = 9}.build(); }), "");
 }
 
