@@ -55,7 +55,17 @@ void Forward::embed() {
   if (r_.weights.token_types) look_up(r_.weights.token_types, r_.work.types.address(), 1, true);
   const uint64_t h = r_.work.h.address();
   if (r_.weights.embedding_norm) norm_rows(r_, r_.weights.embedding_norm, h, h, rows_.count);
+  if (r_.weights.token_inputs) find_token_inputs(*r_.weights.token_inputs);
 }
+
+namespace {
+
+// Whether a sublayer changes more than the residual stream, or that by more than its result.
+bool reaches_others(const DeviceAttention& a) { return a.laurel.has_value(); }
+bool reaches_others(const DeviceFeedForward& f) { return f.model->to_other_streams; }
+bool reaches_others(const auto&) { return false; }
+
+}  // namespace
 
 // --- late norms -----------------------------------------------------------------------------------------------------
 std::optional<Forward::Place> Forward::after(Place at) const {
@@ -70,15 +80,18 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
   const bool part = !r_.model.embedding;
   if (!next || rows_.count > max_late_rows || r_.options.deterministic || part) return {};
   if (r_.model.layers[at.layer].parallel || r_.model.layers[next->layer].parallel) return {};
+  if (next->layer != at.layer && r_.model.layers[at.layer].output_scale != 1) return {};
   const auto begins =
-      model::Overloaded{[](const DeviceMixture&) { return false; },
-                        [](const auto& sublayer) { return !sublayer.output_norm && !sublayer.residual_norm; }};
+      model::Overloaded{[](const DeviceMixture&) { return false; }, [](const DeviceAltup&) { return false; },
+                        [](const auto& sublayer) {
+                          return !sublayer.output_norm && !sublayer.residual_norm && !reaches_others(sublayer);
+                        }};
   if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
   using Forms = std::optional<Path::Forms>;
-  const auto ends = model::Overloaded{[](const DeviceMixture&) -> Forms { return {}; },
-                                      [](const DeviceRecurrence&) -> Forms { return {}; },
-                                      [](const DeviceShortConvolution&) -> Forms { return {}; },
-                                      [&](const auto& sublayer) { return path_->late_forms(sublayer, rows_); }};
+  const auto ends = model::Overloaded{
+      [](const DeviceMixture&) -> Forms { return {}; }, [](const DeviceRecurrence&) -> Forms { return {}; },
+      [](const DeviceShortConvolution&) -> Forms { return {}; }, [](const DeviceAltup&) -> Forms { return {}; },
+      [&](const auto& sublayer) { return path_->late_forms(sublayer, rows_); }};
   return std::visit(ends, r_.weights.layers[next->layer].sublayers[next->sublayer]);
 }
 
@@ -89,6 +102,11 @@ uint32_t Forward::late_norms_after(Place at) const {
 }
 
 Input Forward::normed(const DeviceNorm& norm) {
+  if (norm.kind == model::Norm::Kind::scale) {  // which products do not have
+    late_norms_.reset();
+    norm_rows(r_, norm, r_.work.normed.address(), r_.work.h.address(), rows_.count);
+    return {.address = r_.work.normed.address(), .stride = r_.sizes.width};
+  }
   Input in = residual(norm);
   if (late_.norm == &norm) {
     in.late = &late_;
@@ -132,9 +150,17 @@ void Forward::add(uint32_t layer, uint32_t sublayer) {
   r_.recorder.set_layer(int(layer));
   const float scale = r_.model.layers[layer].residual_scale;
   const uint64_t h = r_.work.h.address();
+  const bool last = sublayer + 1 == r_.weights.layers[layer].sublayers.size();
+  const float after = last ? r_.model.layers[layer].output_scale : 1;
   const auto add_and_norm = [&](const auto& kind) {
+    const bool at_once = kind.output_norm && !kind.residual_norm && !reaches_others(kind);
+    after_ = at_once ? after : 1;
     add(kind, scale);
     if (kind.residual_norm) norm_rows(r_, kind.residual_norm, h, h, rows_.count);
+    if (after != after_)
+      r_.recorder.launch(
+          kernels::SoftcapRows{.cap = 0},
+          {.y = {h}, .rows = rows_.count, .cols = r_.model.width, .stride = r_.sizes.width, .scale = after});
   };
   std::visit(add_and_norm, r_.weights.layers[layer].sublayers[sublayer]);
   r_.recorder.set_layer(-1);
@@ -143,7 +169,16 @@ void Forward::add(uint32_t layer, uint32_t sublayer) {
 void Forward::compute(const DeviceAttention& a) {
   if (a.latent) return compute_latent(a);
   r_.recorder.set_phase("qkv");
-  path_->qkv(a, normed(a.norm), rows_);
+  if (a.laurel) {
+    // its sum has what the norm leaves
+    norm_rows(r_, a.norm, r_.work.normed.address(), r_.work.h.address(), rows_.count);
+    const Input in{.address = r_.work.normed.address(), .stride = r_.sizes.width};
+    late_norms_.reset();
+    path_->qkv(a, in, rows_);
+    path_->store(a.laurel->down, in, r_.work.laurel.address(), r_.sizes.laurel, rows_);
+  } else {
+    path_->qkv(a, normed(a.norm), rows_);
+  }
   if (a.gate) path_->store(a.gate, residual(a.norm), r_.work.gate.address(), r_.sizes.gate, rows_);
   attend(a);
   if (a.gate) gate_attended(a);
@@ -152,12 +187,13 @@ void Forward::compute(const DeviceAttention& a) {
 void Forward::add(const DeviceAttention& a, float scale) {
   r_.recorder.set_phase("output");
   const Input raised{.address = r_.work.raised.address(), .stride = r_.sizes.raised};
-  if (a.latent) return path_->add_to_residual(a.output, raised, a.output_norm, scale, rows_, begin_late_norm());
+  if (a.latent) return path_->add_to_residual(a.output, raised, a.output_norm, scale, rows_, begin_late_norm(), after_);
   const Input attended{.address = r_.work.attended.address(),
                        .stride = stride_of(a.model->heads * a.model->value_head),
                        .form = attended_form(a),
                        .scales = r_.work.attended_scale.address()};
-  path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_, begin_late_norm());
+  path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_, begin_late_norm(), after_);
+  if (a.laurel) add_laurel(a);
 }
 
 void Forward::compute(const DeviceFeedForward& f) {
@@ -167,8 +203,9 @@ void Forward::compute(const DeviceFeedForward& f) {
 
 void Forward::add(const DeviceFeedForward& f, float scale) {
   r_.recorder.set_phase("ffn_out");
+  if (f.model->to_other_streams) return add_to_others(f);
   const Input activated = path_->activated(f, rows_, Path::residual_kind(f.output_norm));
-  path_->add_to_residual(f.down, activated, f.output_norm, scale, rows_, begin_late_norm());
+  path_->add_to_residual(f.down, activated, f.output_norm, scale, rows_, begin_late_norm(), after_);
 }
 
 // --- after the layers -----------------------------------------------------------------------------------------------

@@ -48,11 +48,19 @@ class Forward {
   void compute(const DeviceMixture& m);
   void compute(const DeviceRecurrence& r);
   void compute(const DeviceShortConvolution& c);
+  void compute(const DeviceAltup& a);
   void add(const DeviceAttention& a, float scale);
   void add(const DeviceFeedForward& f, float scale);
   void add(const DeviceMixture& m, float scale);
   void add(const DeviceRecurrence& r, float scale);
   void add(const DeviceShortConvolution& c, float scale);
+  void add(const DeviceAltup& a, float scale);
+
+  // Beside the residual stream (streams.cpp).
+  void find_token_inputs(const DeviceTokenInputs& inputs);
+  void add_laurel(const DeviceAttention& a);
+  void add_to_others(const DeviceFeedForward& f);
+  uint64_t other_stream(uint32_t i) const;
 
   Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, through a norm
   void route(const DeviceMixture& m);
@@ -63,6 +71,17 @@ class Forward {
   template <class Spec>
   void grouped_product(const Spec& spec, const Weights& w, uint64_t y, uint32_t stride, uint32_t slots);
   void add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
+  // What the experts read, and where their sum goes.
+  Input expert_input(const DeviceMixture& m, uint32_t first_row = 0) const;
+  struct ExpertSum {
+    uint64_t y;
+    uint32_t cols;
+    bool add;  // to what is there
+    float scale;
+    bool shared;  // with the shared expert's result
+  };
+  ExpertSum expert_sum(const DeviceMixture& m, float scale) const;
+  void finish_mixture(const DeviceMixture& m, float scale);
   kernels::Mix::Args mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const;
 
   // Of sublayers with a state.
@@ -101,6 +120,7 @@ class Forward {
   Rows rows_;
   Path* path_ = nullptr;  // of these rows
   Place at_{};            // the sublayer that is computed or added
+  float after_ = 1;       // what the norm before the residual stream then multiplies it by
   LateNorm late_;         // the last one that was begun
   // How many late norms there were, where more may follow.
   std::optional<uint32_t> late_norms_;

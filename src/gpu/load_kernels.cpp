@@ -27,12 +27,13 @@ struct LayerKind {
   struct AttentionKind {
     uint32_t head, value_head, heads, kv_heads, window, rotary;
     bool softcap, chunk, sinks, slopes, causal, own_head_norms, norm_after_rope, clamped, temperature;
+    bool fills_cache, values_are_keys;
     uint32_t plain, value;  // of latent attention
     auto operator<=>(const AttentionKind&) const = default;
   };
   struct RoutingKind {
     model::Routing::Score score;
-    bool bias, groups, groups_by_two, weights_sum_to_one, scaled, weigh_input;
+    bool bias, groups, groups_by_two, weights_sum_to_one, scaled, each_scaled, weigh_input;
     uint32_t used, experts;
     auto operator<=>(const RoutingKind&) const = default;
   };
@@ -42,8 +43,14 @@ struct LayerKind {
     bool bias, norm, gate_first;
     auto operator<=>(const StateKind&) const = default;
   };
-  bool parallel;
+  struct GateKind {
+    bool cutoff, token_input, to_other_streams;
+    auto operator<=>(const GateKind&) const = default;
+  };
+  bool parallel, scaled;
   std::vector<StateKind> states;
+  std::vector<GateKind> gates;
+  std::vector<model::Altup::Step> altups;
   std::vector<size_t> sublayers;  // which alternative of the variant each is
   std::vector<model::Activation> activations;
   std::vector<RoutingKind> routings;
@@ -53,27 +60,32 @@ struct LayerKind {
   auto operator<=>(const LayerKind&) const = default;
 };
 
-LayerKind kind_of_layer(DeviceLayer& layer, bool parallel) {
-  LayerKind kind{.parallel = parallel};
+LayerKind kind_of_layer(DeviceLayer& layer, const model::Layer& model) {
+  LayerKind kind{.parallel = model.parallel, .scaled = model.output_scale != 1};
   for (const DeviceSublayer& sublayer : layer.sublayers) {
     kind.sublayers.push_back(sublayer.index());
     if (const auto* device = std::get_if<DeviceAttention>(&sublayer)) {
       const model::Attention& a = *device->model;
       kind.attentions.push_back({a.head, a.value_head, a.heads, a.kv_heads, a.window, device->rotary, a.softcap != 0,
                                  a.chunk != 0, !a.sinks.empty(), !a.slopes.empty(), a.causal, a.own_head_norms,
-                                 a.norm_after_rope, a.clamp_qkv != 0, a.temperature.scale != 0,
-                                 a.latent ? a.latent->plain : 0, a.latent ? a.latent->value : 0});
+                                 a.norm_after_rope, a.clamp_qkv != 0, a.temperature.scale != 0, a.fills_cache(),
+                                 a.values_are_keys(), a.latent ? a.latent->plain : 0, a.latent ? a.latent->value : 0});
     } else if (const auto* f = std::get_if<DeviceFeedForward>(&sublayer)) {
       kind.activations.push_back(f->model->activation);
+      kind.gates.push_back(
+          {f->model->cutoff.has_value(), f->model->token_input.has_value(), f->model->to_other_streams});
     } else if (const auto* m = std::get_if<DeviceMixture>(&sublayer)) {
       const model::Routing& r = m->model->routing;
       kind.activations.push_back(m->model->activation);
       kind.routings.push_back({r.score, !r.bias.empty(), r.groups_used < r.groups, r.groups_by_two,
-                               r.weights_sum_to_one, r.scale != 1, r.weigh_input, r.used, m->down.count});
+                               r.weights_sum_to_one, r.scale != 1, !r.scales.empty(), r.weigh_input, r.used,
+                               m->down.count});
     } else if (const auto* s = std::get_if<DeviceRecurrence>(&sublayer)) {
       const model::Recurrence& r = *s->model;
       kind.states.push_back({r.rule, r.key, r.convolution.width, !r.convolution.bias.empty(),
                              r.gated_norm.kind != model::Norm::Kind::none, r.gate_first});
+    } else if (const auto* t = std::get_if<DeviceAltup>(&sublayer)) {
+      kind.altups.push_back(t->model->step);
     } else if (const auto* c = std::get_if<DeviceShortConvolution>(&sublayer)) {
       kind.states.push_back({{}, 0, c->model->convolution.width, !c->model->convolution.bias.empty(), false, false});
     }
@@ -89,7 +101,7 @@ std::vector<uint32_t> layers_of_each_kind(const model::Model& model, DeviceModel
   std::vector<uint32_t> firsts;
   std::set<LayerKind> seen;
   for (uint32_t i = 0; i < model.layers.size(); ++i)
-    if (seen.insert(kind_of_layer(weights.layers[i], model.layers[i].parallel)).second) firsts.push_back(i);
+    if (seen.insert(kind_of_layer(weights.layers[i], model.layers[i])).second) firsts.push_back(i);
   return firsts;
 }
 

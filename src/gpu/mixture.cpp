@@ -14,9 +14,25 @@ using kernels::Product;
 void Forward::compute(const DeviceMixture& m) {
   r_.recorder.set_phase("router");
   route(m);
+  if (m.latent_down)
+    path_->store(m.latent_down, residual(m.norm), r_.work.latent.address(), m.latent_down.shape.rows, rows_);
   if (!m.shared) return;
   r_.recorder.set_phase("ffn_in");
-  path_->feed_forward_in(*m.shared, residual(m.norm), rows_, Product::store);
+  path_->feed_forward_in(*m.shared, residual(m.shared_norm()), rows_, Product::store);
+}
+
+Input Forward::expert_input(const DeviceMixture& m, uint32_t first_row) const {
+  if (!m.latent_down) return residual(m.norm, first_row);
+  const uint32_t cols = m.latent_down.shape.rows;
+  return {.address = r_.work.latent.address() + uint64_t(first_row) * cols * 4, .stride = cols};
+}
+
+// The sum of latents takes the place of what the experts have read: they are done with a row by then.
+Forward::ExpertSum Forward::expert_sum(const DeviceMixture& m, float scale) const {
+  if (m.latent_down) return {r_.work.latent.address(), m.latent_down.shape.rows, false, 1, false};
+  const bool shared = m.shared && !m.sums_apart();
+  if (m.output_norm || m.sums_apart()) return {r_.work.result.address(), r_.sizes.width, false, 1, shared};
+  return {r_.work.h.address(), r_.sizes.width, true, scale, shared};
 }
 
 namespace {
@@ -36,11 +52,13 @@ void set_choice(Spec& spec, typename Spec::Args& args, const DeviceMixture& m) {
     spec.groups = routing.groups_by_two ? kernels::groups_by_two : kernels::groups_by_best;
   spec.sum_to_one = routing.weights_sum_to_one && !mixer;
   spec.scaled = routing.scale != 1 && !mixer;
+  spec.each_scaled = !routing.scales.empty() && !mixer;
   args.choice_bias = {m.choice_bias.address()};
   args.groups = routing.groups;
   args.groups_used = routing.groups_used;
   args.scale = routing.scale;
   args.near = routing.near;
+  args.scales = {m.expert_scales.address()};
 }
 
 }  // namespace
@@ -48,19 +66,20 @@ void set_choice(Spec& spec, typename Spec::Args& args, const DeviceMixture& m) {
 void Forward::route(const DeviceMixture& m) {
   const uint32_t stride = stride_of(m.router.shape.rows);
   const auto experts = uint32_t(m.model->router.rows);
-  const Input in = residual(m.norm);
+  const DeviceNorm& norm = m.router_norm ? m.router_norm : m.norm;
+  const Input in = residual(norm);
   std::optional<kernels::Router> router;
   if (paths_.fuses_router(rows_.count))
     router = kernels::router_choice(experts, m.router.shape.rows, m.router.shape.cols, r_.recorder.limits());
   if (router) {
-    router->norm = norm_field(m.norm.kind);
+    router->norm = norm_field(norm.kind);
     router->bias = !m.router.bias.empty();
     kernels::Router::Args args{.ids = {r_.work.expert_ids.address()},
                                .weights = {r_.work.expert_weights.address()},
                                .scores = {r_.work.router.address() + experts * 4ull},
                                .x = {in.address},
-                               .norm = {m.norm.device_weight.address()},
-                               .shift = {m.norm.device_bias.address()},
+                               .norm = {norm.device_weight.address()},
+                               .shift = {norm.device_bias.address()},
                                .w = {m.router.address()},
                                .rows = rows_.count,
                                .cols = m.router.shape.cols,
@@ -69,7 +88,7 @@ void Forward::route(const DeviceMixture& m) {
                                .used = m.model->routing.used,
                                .x_stride = in.stride,
                                .scores_stride = stride,
-                               .epsilon = m.norm.epsilon,
+                               .epsilon = norm.epsilon,
                                .bias = {m.router.packed_bias.address()}};
     set_choice(*router, args, m);
     r_.recorder.launch(*router, args, m.router.bytes());
@@ -104,7 +123,34 @@ void Forward::add(const DeviceMixture& m, float scale) {
     for (uint32_t first = 0; first < rows_.count; first += max_expert_rows)
       add_experts(m, scale, first, std::min(max_expert_rows, rows_.count - first));
   }
-  if (m.output_norm) norm_and_add(r_, m.output_norm, scale, rows_.count);
+  finish_mixture(m, scale);
+}
+
+// After the sum over the experts.
+void Forward::finish_mixture(const DeviceMixture& m, float scale) {
+  const uint64_t h = r_.work.h.address(), result = r_.work.result.address(), shared = r_.work.shared.address();
+  const bool apart = m.sums_apart(), to_result = apart || m.output_norm;
+  if (m.latent_up) {
+    if (m.shared && !apart) add_shared(m, scale, 0, rows_.count);
+    const bool add = !to_result || (m.shared && !apart);
+    paths_.products(rows_.count)
+        .product(m.latent_up, nullptr, expert_input(m),
+                 {.kind = add ? Product::add : Product::store,
+                  .y = to_result ? result : h,
+                  .stride = r_.sizes.width,
+                  .scale = to_result ? 1 : scale},
+                 rows_);
+  }
+  if (apart) {
+    if (m.experts_norm) norm_rows(r_, m.experts_norm, result, result, rows_.count);
+    if (m.shared && m.shared->output_norm) norm_rows(r_, m.shared->output_norm, shared, shared, rows_.count);
+    if (m.shared) {
+      kernels::Mix::Args mix = mix_args(m, 1, 0, rows_.count);
+      mix.out = {result};
+      r_.recorder.launch(kernels::Mix{.vec = 4, .add = 1, .shared = 1}, mix);
+    }
+  }
+  if (to_result) norm_and_add(r_, m.output_norm, {.h = h, .y = result, .scale = scale, .after = after_}, rows_.count);
 }
 
 // Two launches, as a dense layer has: gate and up of all experts of a row, each result times its expert's weight, then
@@ -113,7 +159,7 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
   const uint32_t used = m.model->routing.used, inner_cols = m.down.shape.cols;
   ExpertProducts& products = paths_.expert_products();
   const ExpertProducts::Experts which{first_row * used, count, used};
-  const Input in = residual(m.norm, first_row);
+  const Input in = expert_input(m, first_row);
   const uint64_t act = r_.work.expert_act.address(), gate = r_.work.expert_inner.address();
   const bool bf16 = m.in.size() == 1 && products.sum_takes_bf16(m.down, used);
   const bool weigh_input = m.model->routing.weigh_input;
@@ -140,14 +186,13 @@ void Forward::add_experts(const DeviceMixture& m, float scale, uint32_t first_ro
               .cols = inner_cols,
               .weights = weigh_input ? 0 : r_.work.expert_weights.address() + which.first * 4ull});
   }
-  const bool norm = bool(m.output_norm);
-  if (m.shared) add_shared(m, scale, first_row, count);
-  const uint64_t y = norm ? r_.work.result.address() : r_.work.h.address();
+  const ExpertSum sum = expert_sum(m, scale);
+  if (sum.shared) add_shared(m, scale, first_row, count);
   products.expert_sum(m.down, {.address = act, .stride = r_.sizes.expert_act, .bf16 = bf16},
-                      {.kind = norm && !m.shared ? Product::store : Product::add,
-                       .y = y + uint64_t(first_row) * r_.sizes.width * 4,
-                       .stride = r_.sizes.width,
-                       .scale = norm ? 1 : scale},
+                      {.kind = sum.add || sum.shared ? Product::add : Product::store,
+                       .y = sum.y + uint64_t(first_row) * sum.cols * 4,
+                       .stride = sum.cols,
+                       .scale = sum.scale},
                       which, !weigh_input);
 }
 
@@ -213,23 +258,25 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
                              .weights = {r_.work.expert_weights.address()},
                              .slot_weights = {r_.work.expert_slot_weights.address()}});
   const uint64_t act = r_.work.grouped_act.address(), result = r_.work.grouped_result.address();
-  Input gathered = residual(m.norm);
+  Input gathered = expert_input(m);
   gathered.list = r_.work.expert_list.address();
   if (weigh_input) gathered.factors = r_.work.expert_slot_weights.address();
   to_half(r_, gathered, m.in[0], slots, in.columns);
   grouped_product(in, m.in[0], act, r_.sizes.expert_act, slots);
   to_half(r_, {.address = act, .stride = r_.sizes.expert_act}, m.down, slots, in.columns);
-  grouped_product(down, m.down, result, r_.sizes.width, slots);
+  const ExpertSum sum = expert_sum(m, scale);
+  grouped_product(down, m.down, result, sum.cols, slots);
 
   kernels::Mix::Args mix = mix_args(m, scale, 0, rows_.count);
+  mix.out = {sum.y};
+  mix.cols = sum.cols;
+  mix.scale = sum.scale;
   mix.y = {result};
   mix.weights = {r_.work.expert_weights.address()};
   mix.slots = {r_.work.expert_slot_of.address()};
   mix.used = used;
   r_.recorder.launch(
-      kernels::Mix{
-          .vec = 4, .add = !m.output_norm, .shared = m.shared.has_value(), .by_slot = 1, .weighted = !weigh_input},
-      mix);
+      kernels::Mix{.vec = 4, .add = sum.add, .shared = sum.shared, .by_slot = 1, .weighted = !weigh_input}, mix);
 }
 
 template <class Spec>

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/heads.h"
+#include "kernels/layer/cut_gate.h"
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/norm.h"
 #include "kernels/product/activations.h"
@@ -85,7 +86,8 @@ void to_half(const Resources& r, const Input& in, const Weights& w, uint32_t row
 }
 
 void activate(const Resources& r, model::Activation activation, const model::Xielu& xielu, const GatedRows& rows) {
-  const kernels::Gate spec{.vec = rows.cols % 4 ? 1u : 4u,
+  const uint32_t up_stride = rows.up_stride ? rows.up_stride : rows.in_stride;
+  const kernels::Gate spec{.vec = (rows.cols | up_stride) % 4 ? 1u : 4u,
                            .act = activation_field(activation),
                            .times_up = rows.up != 0,
                            .weighted = rows.weights != 0};
@@ -96,7 +98,7 @@ void activate(const Resources& r, model::Activation activation, const model::Xie
                            .cols = rows.cols,
                            .y_stride = rows.y_stride,
                            .gate_stride = rows.in_stride,
-                           .up_stride = rows.in_stride,
+                           .up_stride = up_stride,
                            .weights = {rows.weights}};
   set_xielu(args, xielu);
   r.recorder.launch(spec, args);
@@ -112,6 +114,9 @@ void norm_rows(const Resources& r, const DeviceNorm& norm, uint64_t y, uint64_t 
                                                      .rows = rows,
                                                      .cols = r.model.width,
                                                      .eps = norm.epsilon});
+  else if (norm.kind == model::Norm::Kind::scale)
+    r.recorder.launch(kernels::ScaleRows{},
+                      {.y = {y}, .x = {x}, .w = {norm.device_weight.address()}, .rows = rows, .cols = r.model.width});
   else
     r.recorder.launch(kernels::LayerNorm{.vec = vec, .bias = !norm.bias.empty()}, {.y = {y},
                                                                                    .x = {x},
@@ -122,29 +127,34 @@ void norm_rows(const Resources& r, const DeviceNorm& norm, uint64_t y, uint64_t 
                                                                                    .eps = norm.epsilon});
 }
 
-void norm_and_add(const Resources& r, const DeviceNorm& norm, float scale, uint32_t rows) {
-  r.recorder.launch(kernels::NormAdd{.norm = norm_field(norm.kind), .bias = !norm.bias.empty()},
-                    {.h = {r.work.h.address()},
-                     .y = {r.work.result.address()},
-                     .weight = {norm.device_weight.address()},
-                     .bias = {norm.device_bias.address()},
-                     .rows = rows,
-                     .cols = r.model.width,
-                     .scale = scale,
-                     .epsilon = norm.epsilon});
+void norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count) {
+  r.recorder.launch(
+      kernels::NormAdd{
+          .norm = norm_field(norm.kind), .bias = !norm.bias.empty(), .also = rows.also != 0, .after = rows.after != 1},
+      {.h = {rows.h},
+       .y = {rows.y},
+       .weight = {norm.device_weight.address()},
+       .bias = {norm.device_bias.address()},
+       .rows = count,
+       .cols = r.model.width,
+       .scale = rows.scale,
+       .epsilon = norm.epsilon,
+       .also = {rows.also},
+       .after = rows.after});
 }
 
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished) {
   using kernels::Heads;
   const model::Attention& a = *attention.model;
-  const DeviceNorm &q_norm = attention.q_norm, &k_norm = attention.k_norm;
+  const DeviceNorm &q_norm = attention.q_norm, &k_norm = attention.k_norm, &v_norm = attention.v_norm;
   const KvCache& cache = r.cache(attention);
-  const uint64_t qkv = r.work.qkv.address();
+  const uint64_t k = r.work.qkv.address() + a.q.rows * 4;
   check(!finished || (a.clamp_qkv == 0 && a.temperature.scale == 0), "no product that finishes such heads");
   const bool over_all = (q_norm && q_norm.size != a.head) || (k_norm && k_norm.size != a.head);
   const Heads spec{.q_norm = finished ? kernels::norm_none : norm_field(q_norm.kind),
                    .k_norm = finished ? kernels::norm_none : norm_field(k_norm.kind),
+                   .v_norm = norm_field(v_norm.kind),
                    .over = a.own_head_norms ? Heads::each_head_own
                            : over_all       ? Heads::all_heads
                                             : Heads::each_head,
@@ -155,10 +165,14 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
                    .norm_last = a.norm_after_rope && !finished,
                    .clamp = a.clamp_qkv != 0,
                    .temperature = a.temperature.scale != 0,
-                   .kv = r.q8() ? kernels::kv_q8 : kernels::kv_f16};
+                   .kv = r.q8() ? kernels::kv_q8 : kernels::kv_f16,
+                   .stores = !a.k                  ? Heads::nothing
+                             : a.values_are_keys() ? Heads::keys_as_values
+                                                   : Heads::keys_and_values};
+  if (spec.leaves_q() && !spec.kv_units()) return;
   r.recorder.launch(spec, {.q = {q.address},
-                           .k = {qkv + a.q.rows * 4},
-                           .v = {qkv + (a.q.rows + a.k.rows) * 4},
+                           .k = {k},
+                           .v = {spec.stores == Heads::keys_as_values ? k : k + a.k.rows * 4},
                            .q_weight = {q_norm.device_weight.address()},
                            .q_bias = {q_norm.device_bias.address()},
                            .k_weight = {k_norm.device_weight.address()},
@@ -188,7 +202,9 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
                            .largest = a.clamp_qkv,
                            .temperature = a.temperature.scale,
                            .length = a.temperature.length,
-                           .offset = a.temperature.offset});
+                           .offset = a.temperature.offset,
+                           .v_weight = {v_norm.device_weight.address()},
+                           .v_epsilon = v_norm.epsilon});
 }
 
 // --- the phases of a layer ------------------------------------------------------------------------------------------
@@ -207,7 +223,7 @@ void Path::qkv(const DeviceAttention& attention, const Input& in, const Rows& ro
   }
   check(!in.late, "one product of q, k and v after a late norm");
   products_.product(all[0], nullptr, in, {.y = q.address, .stride = q.stride}, rows);
-  for (size_t i : {1u, 2u}) {
+  for (size_t i = 1; i < all.size(); ++i) {
     const uint64_t y = r_.work.qkv.address() + all[i].first_place * 4ull;
     products_.product(all[i], nullptr, in, {.y = y, .stride = r_.sizes.qkv}, rows);
   }
@@ -221,7 +237,7 @@ Path::Queries Path::queries(const DeviceAttention& attention) const {
 }
 
 void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Rows& rows, uint32_t next) {
-  if (f.in.size() == 1) {
+  if (f.at_once()) {
     const Input y = activated(f, rows, next);
     products_.product(f.in[0], nullptr, in,
                       {.kind = f.joined_gate ? Product::gate : Product::act,
@@ -234,10 +250,34 @@ void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Ro
                       rows);
     return;
   }
-  const auto cols = uint32_t(f.model->up.rows);
+  const auto cols = f.down.shape.cols;
   const uint64_t gate = r_.work.inner.address(), up = gate + stride_of(cols) * 4ull;
+  if (f.model->token_input) {
+    products_.product(f.in[0], nullptr, in, {.y = gate, .stride = r_.sizes.inner}, rows);
+    return activate(r_, f.model->activation, f.model->xielu,
+                    {.y = r_.work.act.address(),
+                     .gate = gate,
+                     .up = r_.work.inputs.address() + *f.model->token_input * cols * 4ull,
+                     .y_stride = r_.sizes.act,
+                     .in_stride = r_.sizes.inner,
+                     .rows = rows.count,
+                     .cols = cols,
+                     .up_stride = r_.sizes.inputs});
+  }
   products_.product(f.in[0], nullptr, in, {.y = up, .stride = r_.sizes.inner}, rows);
   products_.product(f.in[1], nullptr, in, {.y = gate, .stride = r_.sizes.inner}, rows);
+  if (f.model->cutoff) {
+    kernels::CutGate::Args args{.y = {r_.work.act.address()},
+                                .gate = {gate},
+                                .up = {up},
+                                .rows = rows.count,
+                                .cols = cols,
+                                .y_stride = r_.sizes.act,
+                                .in_stride = r_.sizes.inner,
+                                .cutoff = *f.model->cutoff};
+    set_xielu(args, f.model->xielu);
+    return r_.recorder.launch(kernels::CutGate{.act = activation_field(f.model->activation)}, args);
+  }
   activate(r_, f.model->activation, f.model->xielu,
            {.y = r_.work.act.address(),
             .gate = gate,
@@ -249,7 +289,7 @@ void Path::feed_forward_in(const DeviceFeedForward& f, const Input& in, const Ro
 }
 
 Input Path::activated(const DeviceFeedForward& f, const Rows& rows, uint32_t next) const {
-  const bool at_once = f.in.size() == 1;
+  const bool at_once = f.at_once();
   // the buffer of gate and up is free where they are joined, and has room for whole groups of these rows
   if (const HalfForm form = products_.half_form(f.down, f.down, {.kind = next}, rows); form && at_once)
     return {.address = r_.work.inner.address(),
@@ -272,7 +312,9 @@ bool can_be_late(const DeviceNorm& norm) { return norm.kind == model::Norm::Kind
 }  // namespace
 
 std::optional<Path::Forms> Path::late_forms(const DeviceAttention& attention, const Rows& rows) const {
-  if (!can_be_late(attention.norm) || !(attention.joined_qkv || attention.stacked_qkv) || attention.gate) return {};
+  if (!can_be_late(attention.norm) || !(attention.joined_qkv || attention.stacked_qkv) || attention.gate ||
+      attention.laurel)
+    return {};
   const Output out{.kind = attention.joined_qkv ? Product::qkv : Product::store};
   Forms forms;
   for (size_t i = 0; i < attention.qkv.size(); ++i) {
@@ -285,7 +327,7 @@ std::optional<Path::Forms> Path::late_forms(const DeviceAttention& attention, co
 }
 
 std::optional<Path::Forms> Path::late_forms(const DeviceFeedForward& f, const Rows& rows) const {
-  if (!can_be_late(f.norm) || f.in.size() != 1) return {};
+  if (!can_be_late(f.norm) || !f.at_once()) return {};
   const HalfForm form = products_.half_form(
       f.in[0], f.in[0],
       {.kind = f.joined_gate ? Product::gate : Product::act, .activation = activation_field(f.model->activation)},
@@ -298,9 +340,10 @@ void Path::store(const Weights& w, const Input& in, uint64_t y, uint32_t stride,
 }
 
 void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows,
-                           const LateNorm* late) {
+                           const LateNorm* late, float after) {
   const uint32_t stride = r_.sizes.width;
   if (!norm) {
+    check(after == 1, "a norm before a factor of the residual stream");
     products_.product(w, nullptr, in,
                       {.kind = Product::add, .y = r_.work.h.address(), .stride = stride, .scale = scale, .late = late},
                       rows);
@@ -308,7 +351,8 @@ void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& 
   }
   check(!late, "no norm between a product and the residual stream");
   products_.product(w, nullptr, in, {.y = r_.work.result.address(), .stride = stride}, rows);
-  norm_and_add(r_, norm, scale, rows.count);
+  norm_and_add(r_, norm, {.h = r_.work.h.address(), .y = r_.work.result.address(), .scale = scale, .after = after},
+               rows.count);
 }
 
 }  // namespace heddle::gpu

@@ -166,10 +166,10 @@ class Path {
   std::optional<Forms> late_forms(const DeviceFeedForward& f, const Rows& rows) const;
   // y = W x + bias.
   void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows);
-  // residual += scale * norm(W x + bias).
+  // residual += scale * norm(W x + bias); then residual *= after, where there is a norm.
   // `late`: the norm that follows, where the product begins it.
   void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows,
-                       const LateNorm* late = nullptr);
+                       const LateNorm* late = nullptr, float after = 1);
   // The Output::kind of its product.
   static uint32_t residual_kind(const DeviceNorm& norm);
 
@@ -192,6 +192,7 @@ struct GatedRows {
   uint64_t y, gate, up;
   uint32_t y_stride, in_stride, rows, cols;
   uint64_t weights = 0;
+  uint32_t up_stride = 0;  // 0: in_stride
 };
 void activate(const Resources& r, model::Activation activation, const model::Xielu& xielu, const GatedRows& rows);
 // The parameters of that activation, as arguments of a kernel.
@@ -204,9 +205,15 @@ void set_xielu(Args& args, const model::Xielu& xielu) {
 }
 // y = norm(x), rows of the model's width; y may be x.
 void norm_rows(const Resources& r, const DeviceNorm& norm, uint64_t y, uint64_t x, uint32_t rows);
-// residual += scale * norm(work.result).
-void norm_and_add(const Resources& r, const DeviceNorm& norm, float scale, uint32_t rows);
-// Norms and rotation of q and k, then k and v to the cache. `finished`: the product has done norms and rotation.
+// h = after * (h + scale * norm(y) + also), rows of the model's width; also may be 0.
+struct AddedRows {
+  uint64_t h, y;
+  float scale = 1;
+  uint64_t also = 0;
+  float after = 1;
+};
+void norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count);
+// Norms and rotation of q, k and v, then k and v to the cache. `finished`: the product has done norms and rotation.
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished);
 

@@ -102,6 +102,7 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
     for (DeviceNorm* n : layer.norms()) up.norm(*n);
   up.norm(model.norm);
   up.norm(model.embedding_norm);
+  if (model.token_inputs) up.norm(model.token_inputs->norm);
   for (DeviceLayer& layer : model.layers)
     for (DeviceSublayer& sublayer : layer.sublayers)
       if (auto* a = std::get_if<DeviceAttention>(&sublayer)) {
@@ -116,8 +117,12 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
         if (!a->latent) continue;
         a->latent->k_up = up.halves(a->model->latent->k_up.all);
         a->latent->v_up = up.halves(a->model->latent->v_up.all);
-      } else if (auto* m = std::get_if<DeviceMixture>(&sublayer); m && !m->model->routing.bias.empty()) {
-        m->choice_bias = up.vector(m->model->routing.bias);
+      } else if (auto* m = std::get_if<DeviceMixture>(&sublayer)) {
+        if (!m->model->routing.bias.empty()) m->choice_bias = up.vector(m->model->routing.bias);
+        if (!m->model->routing.scales.empty()) m->expert_scales = up.vector(m->model->routing.scales);
+      } else if (auto* t = std::get_if<DeviceAltup>(&sublayer)) {
+        if (!t->model->router.empty()) t->router = up.vector(t->model->router);
+        if (!t->model->coefficients.empty()) t->coefficients = up.vector(t->model->coefficients);
       } else if (auto* r = std::get_if<DeviceRecurrence>(&sublayer)) {
         up.convolution(r->model->convolution, r->convolution);
         r->step_bias = up.vector(r->model->step_bias);

@@ -65,14 +65,22 @@ struct DeviceLatent {
   cuda::Buffer k_up, v_up;  // (heads, rank, plain) and (heads, value, rank) f16
 };
 
+// A learned augmented residual: see model::Laurel.
+struct DeviceLaurel {
+  Weights down, up;
+  DeviceNorm norm;
+};
+
 // The weights of a sublayer on the device, beside the model's description of it.
 struct DeviceAttention {
   const model::Attention* model = nullptr;
   uint32_t cache = 0;  // its number, as model::kv_cache_numbers() has it
-  DeviceNorm norm, q_norm, k_norm, output_norm, residual_norm;
+  DeviceNorm norm, q_norm, k_norm, v_norm, output_norm, residual_norm;
   bool joined_qkv = false;   // one product, which rotates and writes the cache; otherwise a kernel after it does
   bool stacked_qkv = false;  // one product, which stores them
-  std::vector<Weights> qkv;  // joined or stacked: one, or two where v has another format; else q, k, v
+  // Joined or stacked: one, or two where v has another format; else q, k, v. Without k and v where another attention
+  // fills the cache, without v where that is k.
+  std::vector<Weights> qkv;
   uint32_t rotary = 0;
   cuda::Buffer turns;
   // Of attentions that rotate long texts otherwise: what `turns` is filled with before a batch of short or long texts.
@@ -80,26 +88,36 @@ struct DeviceAttention {
   std::optional<DeviceLatent> latent;  // qkv is (q or q_down, kv_down): one matrix, stacked, or two
   cuda::Buffer sinks, slopes;          // as the model has them
   Weights gate;                        // of the output; absent: there is none
+  std::optional<DeviceLaurel> laurel;
   Weights output;
 };
 struct DeviceFeedForward {
   const model::FeedForward* model = nullptr;
   DeviceNorm norm, output_norm, residual_norm;
   bool joined_gate = false;  // gate and up are one matrix
-  std::vector<Weights> in;   // joined: one; else up, and gate if there is one
+  std::vector<Weights> in;   // joined: one; else up, and gate if there is one; with a token's inputs the gate alone
   Weights down;
+
+  // Whether one product computes what `down` reads.
+  bool at_once() const { return in.size() == 1 && !model->token_input; }
 };
 struct DeviceMixture {
   const model::Mixture* model = nullptr;
   DeviceNorm norm, output_norm, residual_norm;
-  cuda::Buffer choice_bias;  // Routing::bias
-  Weights router;            // its last row is that of the shared expert, where shared_gated
+  DeviceNorm router_norm, experts_norm;
+  cuda::Buffer choice_bias, expert_scales;  // Routing::bias and scales
+  Weights latent_down, latent_up;           // absent: experts read and write rows of the model's width
+  Weights router;                           // its last row is that of the shared expert, where shared_gated
   bool joined_experts = false;
   std::vector<Weights> in;  // as in DeviceFeedForward, of all experts
   Weights down;
   std::optional<DeviceFeedForward> shared;
   bool shared_gated = false;  // the shared expert is weighted by a sigmoid
 
+  // The norm of what the shared expert reads.
+  const DeviceNorm& shared_norm() const { return shared->norm ? shared->norm : norm; }
+  // Whether the sum over the experts has to be complete before the shared expert's result is added to it.
+  bool sums_apart() const { return experts_norm || (shared && shared->output_norm); }
   // What one expert may expect of a batch.
   uint32_t rows_of_expert(uint32_t rows) const { return (rows * model->routing.used + down.count - 1) / down.count; }
 };
@@ -125,8 +143,14 @@ struct DeviceShortConvolution {
   DeviceConvolution convolution;
   Weights output;
 };
-using DeviceSublayer =
-    std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture, DeviceRecurrence, DeviceShortConvolution>;
+struct DeviceAltup {
+  const model::Altup* model = nullptr;
+  DeviceNorm norm, output_norm, residual_norm;  // the last two: none
+  std::vector<Weights> projections;
+  cuda::Buffer router, coefficients;  // as the model has them
+};
+using DeviceSublayer = std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture, DeviceRecurrence,
+                                    DeviceShortConvolution, DeviceAltup>;
 
 struct DeviceLayer {
   std::vector<DeviceSublayer> sublayers;
@@ -141,8 +165,15 @@ struct DeviceLayer {
   }
 };
 
+// See model::TokenInputs, whose scale is in the norm's weights.
+struct DeviceTokenInputs {
+  Weights embedding, projection;
+  DeviceNorm norm;
+};
+
 struct DeviceModel {
   Weights embedding, positions, token_types, output;  // a part of a model may have none of them
+  std::optional<DeviceTokenInputs> token_inputs;
   DeviceNorm embedding_norm, norm;
   std::vector<DeviceLayer> layers;
   std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded

@@ -43,9 +43,10 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   half = in_slices(model.width);
   const auto fit_cols = [&](uint64_t cols) { half = std::max(half, in_slices(cols)); };
   const auto fit_feed_forward = [&](const model::FeedForward& f) {
-    inner = std::max(inner, 2 * stride_of(f.up.rows));
-    act = std::max(act, stride_of(f.up.rows));
+    inner = std::max(inner, 2 * stride_of(f.down.cols));
+    act = std::max(act, stride_of(f.down.cols));
     fit_cols(f.down.cols);
+    normed |= f.norm.kind == model::Norm::Kind::scale;
   };
   const auto fit_latent = [&](const model::Attention& a) {
     const model::Latent& l = *a.latent;
@@ -70,6 +71,11 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     q = std::max(q, stride_of(a.q.rows));
     attended = std::max(attended, stride_of(uint64_t(a.heads) * a.value_head));
     if (a.gate) gate = std::max(gate, stride_of(a.gate.rows));
+    if (a.laurel) {
+      laurel = std::max(laurel, stride_of(a.laurel->down.rows));
+      fit_cols(a.laurel->up.cols);
+      normed = true;
+    }
     fit_cols(a.output.cols);
     // A grid that merges has at most one block per SM, whatever shape a search has found. Its partial results are
     // largest when no two blocks share a head.
@@ -78,7 +84,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     arrived = sms;
   };
   const auto fit_mixture = [&](const model::Mixture& m) {
-    const uint64_t inner_rows = m.up.all.rows / m.up.count;
+    const uint64_t inner_rows = m.up.expert(0).rows;
     experts = std::max(experts, uint32_t(m.router.rows));
     used = std::max(used, m.routing.used);
     expert_inner = std::max(expert_inner, stride_of(2 * inner_rows));
@@ -87,6 +93,10 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
       expert_slots = std::max(
           expert_slots, kernels::GroupRows::max_slots(rows * m.routing.used, uint32_t(m.up.count), max_expert_tile));
       expert_half = std::max({expert_half, in_slices(m.up.all.cols), in_slices(inner_rows)});
+    }
+    if (m.latent_down) {
+      latent = std::max(latent, stride_of(m.latent_down.rows));
+      fit_cols(m.latent_up.cols);
     }
     if (m.shared) fit_feed_forward(*m.shared);
   };
@@ -110,9 +120,10 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
       std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture, fit_recurrence, fit_short_convolution,
-                                   [](const model::Altup&) {}},  // describe_weights() refuses it
+                                   [&](const model::Altup& a) { others = std::max(others, a.others); }},
                  sublayer);
   width = stride_of(model.width);
+  if (model.token_inputs) inputs = model.token_inputs->count();
   for (const model::Layer& layer : model.layers) late_norms += uint32_t(layer.sublayers.size());
   late_rows = std::max(std::bit_ceil(std::min(rows, max_late_rows)), 32u);
 }
@@ -170,6 +181,12 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::convolved, rows * s.convolved * f);
   allocate(&W::recurred, rows * s.recurred * f);
   allocate(&W::gate, rows * s.gate * f);
+  allocate(&W::inputs, rows * s.inputs * f);
+  allocate(&W::laurel, rows * s.laurel * f);
+  allocate(&W::latent, rows * s.latent * f);
+  allocate(&W::normed, s.normed ? rows * s.width * f : 0);
+  allocate(&W::others, s.others * rows * s.width * f);
+  allocate(&W::kept, s.others ? rows * s.width * f : 0);
   allocate(&W::runs, s.states ? rows * sizeof(kernels::StateRun) : 0);
   allocate(&W::order, s.states ? rows * 4 : 0);
   const uint64_t chunked_rows = uint64_t(s.chunks) * kernels::chunk_rows;

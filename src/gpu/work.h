@@ -68,6 +68,10 @@ struct WorkSizes {
   uint64_t expanded = 0;                                 // of long prompts' latents, in bytes
   uint32_t mixed = 0, convolved = 0, recurred = 0;       // of sublayers with a state: strides; mixed: all they read
   uint32_t gate = 0;                                     // of attention's output: stride
+  uint32_t inputs = 0;                                   // of a token, for all layers: stride
+  uint32_t laurel = 0, latent = 0;                       // of Laurel and of experts of latents: strides
+  uint32_t others = 0;                                   // residual streams beside the first (AltUp)
+  bool normed = false;                                   // some rows are kept after their norm
   bool states = false;                                   // there are such sublayers
   uint32_t chunks = 0, chunk_keys = 0, chunk_heads = 0;  // of their prompts; of a row: numbers of all keys, and heads
 
@@ -102,6 +106,9 @@ struct Work {
   cuda::Buffer expanded, first_page;               // f16: keys (heads, positions, head), then values; i32: a table of 0
   cuda::Buffer mixed, convolved, recurred;         // of sublayers with a state: (rows, the size of that name)
   cuda::Buffer gate;                               // (rows, gate)
+  cuda::Buffer inputs, laurel, latent;             // (rows, the size of that name)
+  cuda::Buffer normed;                             // (rows, width): what a norm leaves
+  cuda::Buffer others, kept;                       // of AltUp: (others, rows, width), and (rows, width)
   cuda::Buffer runs, order;                        // (rows) StateRun, (rows) u32
   cuda::Buffer chunk_list;                         // (chunks) StateChunk
   cuda::Buffer keys_of_chunks, queries_of_chunks;  // (chunks, chunk_rows, chunk_keys) f16; see kernels::ChunkedArgs

@@ -129,6 +129,11 @@ struct Attention {
   bool fills_cache() const { return latent || k; }
   // Whether the values of a token are the beginning of its keys, and have no place of their own in the cache.
   bool values_in_keys() const { return latent.has_value(); }
+  // Whether the product with k is also what values are made of.
+  bool values_are_keys() const {
+    return v && v.rows == k.rows && !v.data.empty() && v.data.data() == k.data.data() && k_bias.empty() &&
+           v_bias.empty();
+  }
   // Values of a token in the cache.
   uint64_t cached_values() const { return uint64_t(kv_heads) * (head + (values_in_keys() ? 0 : value_head)); }
   // What the output matrix reads.

@@ -461,8 +461,7 @@ TEST_P(FakeGpuArchitectures, Run) {
   fixture.write(folder, fixture.config, quant::Format::f16);
   expect_runs(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
 }
-INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures,
-                         testing::ValuesIn(test::Fixture::names_on_gpu(test::Fixture::names_of_text_models())),
+INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
                          [](const auto& one) { return test::as_test_name(one.param); });
 
 }  // namespace

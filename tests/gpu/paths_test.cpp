@@ -234,10 +234,13 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
   latent.make_latent();
   SmallModel recurrent;
   recurrent.make_recurrent();
+  SmallModel streams;
+  streams.make_streams();
   for (const char* target : {"sm_75", "sm_90", ""}) {
     cuda::treat_gpus_as(target);
     control().sms = 8;  // prompts that fill them go to wgmma_attention
-    for (const model::Model* model : {&wide_.model, &odd.model, &mixture.model, &latent.model, &recurrent.model}) {
+    for (const model::Model* model :
+         {&wide_.model, &odd.model, &mixture.model, &latent.model, &recurrent.model, &streams.model}) {
       auto backend =
           make_gpu(*model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32, .state_slots = 9}, {.preload = false});
       for (const Shape& shape : {Shape{{1, 3}}, Shape(9, {1, 3}), Shape{{60, 0}}, Shape{{1, 9}, {60, 3}}}) {

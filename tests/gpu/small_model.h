@@ -71,6 +71,35 @@ struct SmallModel {
     r.output = matrix(64, 32);
     model.layers[0].sublayers[0] = std::move(r);
   }
+  // The first layer has what Gemma 3n has: two residual streams, a learned augmented residual, a cutoff, and inputs of
+  // each token.
+  void make_streams() {
+    using Step = model::Altup::Step;
+    model::Layer& layer = model.layers[0];
+    attention().laurel = model::Laurel{matrix(16, 64), matrix(64, 16), norm(64)};
+    ffn().cutoff = 1.5f;
+    model.token_inputs = model::TokenInputs{8, matrix(100, 8), matrix(8, 64), norm(8)};
+    model::FeedForward inputs;
+    inputs.norm = {model::Norm::Kind::scale, model::Vector(64, 1.0f), {}, 0};
+    inputs.gate = matrix(8, 64);
+    inputs.down = matrix(64, 8);
+    inputs.output_norm = norm(64);
+    inputs.token_input = 0;
+    inputs.to_other_streams = true;
+    const auto step = [&](Step which) {
+      model::Altup a{.step = which, .others = 1};
+      if (which == Step::begin || which == Step::end) {
+        a.projections = {1, matrix(64, 64)};
+      } else {
+        a.norm = norm(64);
+        a.router = model::Vector(2 * 64, 0.1f);
+        a.coefficients = model::Vector(which == Step::predict ? 8 : 4, 0.5f);
+      }
+      return a;
+    };
+    layer.sublayers.insert(layer.sublayers.begin(), {step(Step::begin), step(Step::predict)});
+    layer.sublayers.insert(layer.sublayers.end(), {step(Step::correct), std::move(inputs), step(Step::end)});
+  }
   // The first layer has latent attention.
   void make_latent() {
     model::Attention& a = model.layers[0].get<model::Attention>();

@@ -78,13 +78,6 @@ class Fixture {
     });
     return all;
   }
-  // Those that a GPU computes.
-  static std::vector<std::string> names_on_gpu(std::vector<std::string> all) {
-    std::erase_if(all, [](const std::string& name) {
-      return name == "nemotron-h-latent" || name.starts_with("gemma3n") || name.starts_with("gemma4");
-    });
-    return all;
-  }
   // The first of each class of these.
   static std::vector<std::string> one_of_each_class() {
     std::vector<std::string> all = names_of_text_models();

@@ -162,7 +162,7 @@ int main_of(std::vector<std::string> args) {
       names.push_back(args[i]);
   }
   if (names.empty()) {
-    names = Fixture::names_on_gpu(Fixture::names());
+    names = Fixture::names();
     for (const std::string& name : EncoderFixture::names()) names.push_back("encoder " + name);
   }
   uint32_t failed = 0, refused = 0, passed = 0;

@@ -1,6 +1,6 @@
 // A warp takes a head of q, k or v; where a norm is over all heads, a block takes all of q, of k or of v. The row is
 // read once more for what is written: it comes out of L1. A q8 cache is written from the finished row, a group at a
-// time, because a scale needs all of its values.
+// time, because a scale needs all of its values. Where values are keys, those who take a head store its values first.
 #include "kernels/attention/heads.h"
 
 #include "kernels/attention/kv_cache.h"
@@ -26,6 +26,9 @@ F16 to_f16_in_range(F32 v) { return to_f16(select(v == v, min(max(v, -65504.0f),
 Kernel Heads::build() const {
   check_fields(*this);
   const bool by_block = over == all_heads && (q_norm != norm_none || k_norm != norm_none);
+  if (by_block && v_norm != norm_none)
+    throw Error("{}: a norm of each head of v beside one over all heads of q or k", name);
+  if (leaves_q() && !kv_units()) throw Error("{}: q stays as it is and nothing is stored", name);
   Builder<Args> k(std::string(name),
                   {.threads = by_block ? threads_of_rows : warps_of_heads * 32, .max_registers = 64});
   chain_start(k, chained);
@@ -42,7 +45,8 @@ Kernel Heads::build() const {
     Global<float> weight{}, bias{};
     F32 epsilon{};
     bool turned = false;
-    bool clamped = false;  // after the norm
+    bool clamped = false;    // after the norm
+    bool of_values = false;  // one weight for all heads, and no bias
   };
   // put(head, index, value) for every value of a unit.
   auto make = [&](const Slice& slice, U32 position, auto&& put) {
@@ -50,6 +54,7 @@ Kernel Heads::build() const {
     const auto x = slice.x + start;
     auto each = [&](auto&& f) { k.loop(member, span, members, [&](U32 i) { f(load(x + i)); }); };
     auto finished = [&](F32 v) { return slice.clamped ? clamped(v, k.arg(&Args::largest)) : v; };
+    const bool one_weight = over == each_head || slice.of_values;
     auto sum = [&](F32 v) { return by_block ? block_sum(k, v) : warp_sum(v); };
     const RowNorm norm = row_norm(k, slice.norm, span, slice.epsilon, each, sum);
 
@@ -62,9 +67,9 @@ Kernel Heads::build() const {
         const U32 at = in_unit * slice.size + i;
         F32 v = norm.of(load(x + at));
         if (slice.norm == norm_none) return finished(v);
-        const U32 of_weight = over == each_head ? i : start + at;
+        const U32 of_weight = one_weight ? i : start + at;
         const F32 w = load(slice.weight + of_weight, {.nc = true});
-        if (!bias) return finished(v * w);
+        if (!bias || slice.of_values) return finished(v * w);
         auto added = k.var(0.0f);
         k.when(slice.bias.address() != uint64_t(0), [&] { added = load(slice.bias + of_weight, {.nc = true}); });
         return finished(fma(v, w, added.get()));
@@ -104,6 +109,7 @@ Kernel Heads::build() const {
       const PagedRows<Args> pages(k, load(k.arg(&Args::sequences) + row));
       const U32 q_units = leaves_q() ? k.constant(0u) : by_block ? k.constant(1u) : heads;
       const U32 kv_units = by_block ? k.constant(1u) : kv_heads;
+      const U32 values_from = stores == keys_and_values ? q_units + kv_units : q_units;
       const U32 head = k.arg(&Args::head), value_head = k.arg(&Args::value_head);
       auto of_row = [&](auto buffer, auto stride) { return k.arg(buffer) + mul_wide(row, k.arg(stride)); };
       auto heads_from = [&](U32 unit_before) { return by_block ? k.constant(0u) : unit - unit_before; };
@@ -134,6 +140,7 @@ Kernel Heads::build() const {
           make_in_order(q, position,
                         [&](U32 h, U32 i, F32 v) { store(q.x + (h * head + i), temperature ? v * factor : v); });
         });
+      if (stores == nothing) return;
       const Slice keys{.x = of_row(&Args::k, &Args::k_stride),
                        .first = heads_from(q_units),
                        .count = kv_heads,
@@ -145,29 +152,40 @@ Kernel Heads::build() const {
                        .turned = rotation != none,
                        .clamped = clamp != 0};
       const Slice values{.x = of_row(&Args::v, &Args::v_stride),
-                         .first = heads_from(q_units + kv_units),
+                         .first = heads_from(values_from),
                          .count = kv_heads,
                          .size = value_head,
-                         .clamped = clamp != 0};
+                         .norm = v_norm,
+                         .weight = k.arg(&Args::v_weight),
+                         .epsilon = k.arg(&Args::v_epsilon),
+                         .clamped = clamp != 0,
+                         .of_values = true};
+      auto meet = [&] { by_block ? k.barrier() : k.warp_sync(); };
       if (kv == kv_f16) {
-        k.when(is_k, [&] { make_in_order(keys, position, into(k.arg(&Args::k_cache), head)); });
-        k.when(is_v, [&] { make(values, position, into(k.arg(&Args::v_cache), value_head)); });
+        auto store_values = [&] { make(values, position, into(k.arg(&Args::v_cache), value_head)); };
+        k.when(is_k, [&] {
+          if (stores == keys_as_values) store_values();
+          if (stores == keys_as_values && norm_last) meet();
+          make_in_order(keys, position, into(k.arg(&Args::k_cache), head));
+        });
+        if (stores == keys_and_values) k.when(is_v, store_values);
         return;
-      }
-      const bool makes_k = k_norm != norm_none || rotation != none;
-      if (makes_k) {
-        k.when(is_k,
-               [&] { make_in_order(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
-        k.barrier();
       }
       // each warp takes one group of up to 32 values of the unit at a time
       auto quantise = [&](const Slice& slice, Global<f16> cache, Global<f16> scales) {
         const U32 of_head = q8_groups(slice.size), groups = by_block ? slice.count * of_head : of_head;
+        const auto x = slice.x + slice.first * slice.size;
+        auto each = [&](auto&& f) { k.loop(member, slice.size, members, [&](U32 i) { f(load(x + i)); }); };
+        const RowNorm norm =
+            row_norm(k, slice.norm, slice.size, slice.epsilon, each, [](F32 v) { return warp_sum(v); });
         k.loop(by_block ? k.warp() : k.constant(0u), groups, by_block ? k.warps() : 1, [&](U32 group) {
           const U32 in_unit = by_block ? group / of_head : k.constant(0u), in_head = group - in_unit * of_head;
           const U32 kv_head = slice.first + in_unit, at = in_head * 32u + k.lane();
           auto given = k.var(0.0f);
-          k.when(at < slice.size, [&] { given = load(slice.x + (kv_head * slice.size + at)); });
+          k.when(at < slice.size, [&] {
+            given = norm.of(load(slice.x + (kv_head * slice.size + at)));
+            if (slice.norm != norm_none) given *= load(slice.weight + at, {.nc = true});
+          });
           const KvQ8 value(slice.clamped ? clamped(given.get(), k.arg(&Args::largest)) : given.get());
           const U64 place = pages.row(position, kv_head);
           k.when(at < slice.size,
@@ -175,10 +193,23 @@ Kernel Heads::build() const {
           k.when(k.lane() == 0u, [&] { store(scales + place * widen(of_head) + in_head, value.scale); });
         });
       };
+      auto quantise_values = [&] { quantise(values, k.arg(&Args::v_cache), k.arg(&Args::v_scale)); };
+      if (stores == keys_as_values)
+        k.when(is_k, [&] {
+          quantise_values();
+          meet();  // they are read before keys are made of them
+        });
+      const bool makes_k = k_norm != norm_none || rotation != none;
+      if (makes_k) {
+        k.when(is_k,
+               [&] { make_in_order(keys, position, [&](U32 h, U32 i, F32 v) { store(keys.x + (h * head + i), v); }); });
+        k.barrier();
+      }
       Slice made = keys;
+      made.norm = norm_none;
       made.clamped = keys.clamped && !makes_k;
       k.when(is_k, [&] { quantise(made, k.arg(&Args::k_cache), k.arg(&Args::k_scale)); });
-      k.when(is_v, [&] { quantise(values, k.arg(&Args::v_cache), k.arg(&Args::v_scale)); });
+      if (stores == keys_and_values) k.when(is_v, quantise_values);
     });
   });
   return k.finish();
@@ -190,11 +221,17 @@ Grid Heads::grid(const Args& args) const {
     throw Error("{}: {} dimensions of heads of {} values are rotated; an even number, not above that, expected", name,
                 args.dimensions, args.head);
   check_stride(name, "q", args.rows, args.q_stride, uint64_t(args.heads) * args.head);
-  check_stride(name, "k", args.rows, args.k_stride, uint64_t(args.kv_heads) * args.head);
-  check_stride(name, "v", args.rows, args.v_stride, uint64_t(args.kv_heads) * args.value_head);
+  if (kv_units()) {
+    check_stride(name, "k", args.rows, args.k_stride, uint64_t(args.kv_heads) * args.head);
+    check_stride(name, "v", args.rows, args.v_stride, uint64_t(args.kv_heads) * args.value_head);
+  }
+  if (stores == keys_as_values &&
+      (args.head != args.value_head || args.k.address != args.v.address || args.k_stride != args.v_stride))
+    throw Error("{}: values that are keys, but they lie elsewhere or have heads of {} and {}", name, args.value_head,
+                args.head);
   const bool by_block = over == all_heads && (q_norm != norm_none || k_norm != norm_none);
-  const uint64_t units = (leaves_q() ? 0 : args.heads) + 2 * uint64_t(args.kv_heads);
-  const uint64_t blocks = by_block ? 3 - leaves_q() : (units + warps_of_heads - 1) / warps_of_heads;
+  const uint64_t units = (leaves_q() ? 0 : args.heads) + kv_units() * uint64_t(args.kv_heads);
+  const uint64_t blocks = by_block ? !leaves_q() + kv_units() : (units + warps_of_heads - 1) / warps_of_heads;
   if (blocks > 65535) throw Error("{}: {} heads, {} at most", name, units, 65535 * warps_of_heads);
   return {.x = args.rows ? args.rows : 1, .y = uint32_t(blocks)};
 }

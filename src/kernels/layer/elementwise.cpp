@@ -82,12 +82,32 @@ Grid SoftcapRows::grid(const Args& args) const {
   return {.x = args.rows ? args.rows : 1, .y = blocks ? uint32_t(blocks) : 1};
 }
 
+Kernel ScaleRows::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  const U32 row = k.block_id(), col = k.block_y() * threads + k.thread(), cols = k.arg(&Args::cols);
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
+  k.when(row < k.arg(&Args::rows) && col < cols, [&] {
+    const U64 at = mad_wide(row, cols, widen(col));
+    store(k.arg(&Args::y) + at, load(k.arg(&Args::x) + at) * load(k.arg(&Args::w) + col, {.nc = true}));
+  });
+  return k.finish();
+}
+
+Grid ScaleRows::grid(const Args& args) const {
+  const uint64_t blocks = (uint64_t(args.cols) + threads - 1) / threads;
+  if (blocks > 65535) throw Error("{}: {} columns, {} at most", name, args.cols, uint64_t(65535) * threads);
+  return {.x = args.rows ? args.rows : 1, .y = blocks ? uint32_t(blocks) : 1};
+}
+
 void add_elementwise_kernels(std::vector<Entry>& all) {
   all.push_back(preset<Gate>("silu_gate", "silu(gate) * up", {.act = Gate::silu}));
   all.push_back(preset<Gate>("gelu_gate", "gelu(gate) * up", {.act = Gate::gelu_tanh}));
   all.push_back(preset<Gate>("silu", "silu of rows", {.act = Gate::silu, .times_up = 0}));
   all.push_back(preset<Gate>("gelu", "gelu of rows", {.act = Gate::gelu_erf, .times_up = 0}));
   all.push_back(entry<SoftcapRows>());
+  all.push_back(entry<ScaleRows>());
 }
 
 // Blocks take turns over memory: each round of the grid is one contiguous piece, a thread's loads a block apart.

@@ -83,6 +83,28 @@ struct SoftcapRows {
   ptx::Grid grid(const Args& args) const;
 };
 
+// y = x * w, column by column.
+struct ScaleRows {
+  static constexpr std::string_view name = "scale_rows", summary = "rows of f32 times a row of weights",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> y, x;  // (rows, cols)
+    ptx::DevicePtr<float> w;     // (cols)
+    uint32_t rows, cols;
+  };
+  uint32_t threads = 256;
+  uint32_t chained = 0;
+  auto operator<=>(const ScaleRows&) const = default;
+  static auto fields() {
+    using F = Field<ScaleRows>;
+    return std::tuple(F{"threads", &ScaleRows::threads, range(32, 1024, 32)},
+                      F{"chained", &ScaleRows::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
 // Reads memory at full speed: the limit that every other kernel is measured against.
 
 // sum += all words of data (modulo 2^32). The sum makes the result checkable and keeps the loads from being removed.

@@ -97,7 +97,9 @@ Kernel NormAdd::build() const {
       F32 v = made.of(load(y + i));
       if (norm != norm_none) v = v * load(k.arg(&Args::weight) + i, {.nc = true});
       if (bias) v = v + load(k.arg(&Args::bias) + i, {.nc = true});
-      store(h + i, fma(v, k.arg(&Args::scale), load(h + i)));
+      F32 result = fma(v, k.arg(&Args::scale), load(h + i));
+      if (also) result = result + load(k.arg(&Args::also) + start + i);
+      store(h + i, after ? result * k.arg(&Args::after) : result);
     });
   });
   return k.finish();
@@ -108,10 +110,39 @@ Grid NormAdd::grid(const Args& args) const {
   return {.x = args.rows ? args.rows : 1};
 }
 
+Kernel MatchLength::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
+  k.when(row < k.arg(&Args::rows), [&] {
+    const U64 start = mul_wide(row, cols);
+    const auto x = k.arg(&Args::x) + start, p = k.arg(&Args::p) + start, y = k.arg(&Args::y) + start;
+    auto own = k.var(0.0f), wanted = k.var(0.0f);
+    k.loop(k.thread(), cols, threads, [&](U32 i) {
+      const F32 from = load(p + i), like = load(x + i);
+      own.add_product(from, from);
+      wanted.add_product(like, like);
+    });
+    const F32 least = k.arg(&Args::least) * to_f32(cols);
+    const F32 factor = sqrt(block_sum(k, wanted.get()) / max(block_sum(k, own.get()), least));
+    k.loop(k.thread(), cols, threads, [&](U32 i) { store(y + i, load(p + i) * factor); });
+  });
+  return k.finish();
+}
+
+Grid MatchLength::grid(const Args& args) const {
+  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
+  if (!(args.least > 0)) throw Error("{}: a mean square of {} at least, expected one above 0", name, args.least);
+  return {.x = args.rows ? args.rows : 1};
+}
+
 void add_norm_kernels(std::vector<Entry>& all) {
   all.push_back(entry<RmsNorm>());
   all.push_back(entry<LayerNorm>());
   all.push_back(entry<NormAdd>());
+  all.push_back(entry<MatchLength>());
 }
 
 }  // namespace heddle::kernels

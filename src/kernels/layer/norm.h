@@ -104,7 +104,8 @@ struct LayerNorm {
   ptx::Grid grid(const Args& args) const;
 };
 
-// h += scale * (norm(y) * weight + bias), or without a norm h += scale * (y + bias). One block per row.
+// h += scale * (norm(y) * weight + bias), or without a norm h += scale * (y + bias). One block per row. With `also` a
+// second row is added, and with `after` the sum is multiplied.
 struct NormAdd {
   static constexpr std::string_view name = "norm_add", summary = "h += scale * norm(y), rows of f32",
                                     lowest_target = "sm_75";
@@ -113,16 +114,43 @@ struct NormAdd {
     ptx::DevicePtr<float> weight, bias;  // (cols); the weight is read with a norm, the bias with `bias`
     uint32_t rows, cols;
     float scale = 1, epsilon = 0;
+    ptx::DevicePtr<float> also{};  // (rows, cols); read with `also`
+    float after = 1;               // the factor of `after`
   };
   uint32_t threads = 256;
   uint32_t norm = norm_rms;
   uint32_t bias = 0;
+  uint32_t also = 0, after = 0;
   uint32_t chained = 0;
   auto operator<=>(const NormAdd&) const = default;
   static auto fields() {
     using F = Field<NormAdd>;
     return std::tuple(F{"threads", &NormAdd::threads, range(32, 1024, 32)}, F{"norm", &NormAdd::norm, norm_kinds()},
-                      F{"bias", &NormAdd::bias, yes_or_no()}, F{"chained", &NormAdd::chained, yes_or_no()});
+                      F{"bias", &NormAdd::bias, yes_or_no()}, F{"also", &NormAdd::also, yes_or_no()},
+                      F{"after", &NormAdd::after, yes_or_no()}, F{"chained", &NormAdd::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
+// y = p * |x| / |p|: rows of p, made as long as those of x. The mean square of p counts as `least` where it is less.
+// One block per row. y may be p.
+struct MatchLength {
+  static constexpr std::string_view name = "match_length", summary = "rows of f32 made as long as those of another",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> y, p, x;  // (rows, cols)
+    uint32_t rows, cols;
+    float least;
+  };
+  uint32_t threads = 256;
+  uint32_t chained = 0;
+  auto operator<=>(const MatchLength&) const = default;
+  static auto fields() {
+    using F = Field<MatchLength>;
+    return std::tuple(F{"threads", &MatchLength::threads, range(32, 1024, 32)},
+                      F{"chained", &MatchLength::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

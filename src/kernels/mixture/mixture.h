@@ -23,11 +23,12 @@ struct Route {
     uint32_t groups = 0, groups_used = 0;  // with groups
     float scale = 1;                       // of the weights, with scaled
     float near = 0;                        // with sparsemixer
+    ptx::DevicePtr<float> scales{};        // (experts), of the weights; read with each_scaled
   };
   uint32_t largest = 512;  // number of experts: fewer are found faster with less
   uint32_t score = score_softmax, choice_bias = 0, groups = no_groups;
   uint32_t sum_to_one = 0;  // the shares of those picked
-  uint32_t scaled = 0;
+  uint32_t scaled = 0, each_scaled = 0;
   uint32_t chained = 0;
   auto operator<=>(const Route&) const = default;
   static auto fields() {
@@ -37,6 +38,7 @@ struct Route {
                       Field<Route>{"groups", &Route::groups, group_kinds()},
                       Field<Route>{"sum_to_one", &Route::sum_to_one, yes_or_no()},
                       Field<Route>{"scaled", &Route::scaled, yes_or_no()},
+                      Field<Route>{"each_scaled", &Route::each_scaled, yes_or_no()},
                       Field<Route>{"chained", &Route::chained, yes_or_no()});
   }
 

@@ -187,6 +187,8 @@ PickedExperts pick_experts(Code& k, const ExpertChoice& choice, const ExpertLogi
   PickedExperts picked =
       choice.bias || choice.groups == groups_by_two ? pick_by_score(k, choice, of) : pick_by_logit(k, choice, of);
   if (choice.scaled) picked.weight = picked.weight * of.scale;
+  // lanes without an expert have id 0
+  if (choice.each_scaled) picked.weight = picked.weight * load(of.scales + picked.id, {.nc = true});
   return picked;
 }
 

@@ -10,11 +10,12 @@ namespace heddle::kernels {
 
 // How experts are picked and weighed: fields of route and router.
 struct ExpertChoice {
-  uint32_t score;       // see Scores
-  uint32_t bias;        // of the choice: added to the scores to pick, not to weigh, them
-  uint32_t groups;      // see Groups
-  uint32_t sum_to_one;  // the weights of those picked are divided by their sum
-  uint32_t scaled;      // the weights are multiplied with a number
+  uint32_t score;        // see Scores
+  uint32_t bias;         // of the choice: added to the scores to pick, not to weigh, them
+  uint32_t groups;       // see Groups
+  uint32_t sum_to_one;   // the weights of those picked are divided by their sum
+  uint32_t scaled;       // the weights are multiplied with a number
+  uint32_t each_scaled;  // and with one of each expert
 };
 enum Scores : uint32_t {
   score_softmax,  // over all experts; with sum_to_one over those picked
@@ -42,13 +43,14 @@ struct ExpertLogits {
   ptx::U32 experts, used;
   ptx::U32 groups, groups_used;  // up to 32, of experts / groups each
   ptx::F32 scale, near;
+  ptx::Global<float> scales;  // of each expert
 };
 PickedExperts pick_experts(ptx::Code& k, const ExpertChoice& choice, const ExpertLogits& of);
 
 // What route and router have as fields and arguments.
 template <class Spec>
 ExpertChoice choice_of(const Spec& s) {
-  return {s.score, s.choice_bias, s.groups, s.sum_to_one, s.scaled};
+  return {s.score, s.choice_bias, s.groups, s.sum_to_one, s.scaled, s.each_scaled};
 }
 template <class Spec>
 void set_choice(ptx::Builder<typename Spec::Args>& k, const Spec& s, ExpertLogits& of) {
@@ -64,6 +66,7 @@ void set_choice(ptx::Builder<typename Spec::Args>& k, const Spec& s, ExpertLogit
     of.groups_used = k.arg(&Args::groups_used);
   }
   if (s.scaled) of.scale = k.arg(&Args::scale);
+  if (s.each_scaled) of.scales = k.arg(&Args::scales);
   if (s.score == score_sparsemixer) of.near = k.arg(&Args::near);
 }
 

@@ -35,6 +35,7 @@ struct Router {
     uint32_t groups = 0, groups_used = 0;  // with groups
     float scale = 1;                       // of the weights, with scaled
     float near = 0;                        // with sparsemixer
+    ptx::DevicePtr<float> scales{};        // (experts), of the weights; read with each_scaled
   };
   uint32_t tile_cols = 1024, slices = 2;
   uint32_t largest = 128;  // number of experts
@@ -42,7 +43,8 @@ struct Router {
   uint32_t warps = 4, depth = 1;
   uint32_t norm = rms;
   uint32_t bias = 0;
-  uint32_t score = score_softmax, choice_bias = 0, groups = no_groups, sum_to_one = 0, scaled = 0;  // see Route
+  uint32_t score = score_softmax, choice_bias = 0, groups = no_groups;  // see Route
+  uint32_t sum_to_one = 0, scaled = 0, each_scaled = 0;                 // the same
   uint32_t chained = 0;
   auto operator<=>(const Router&) const = default;
   static auto fields() {
@@ -55,7 +57,7 @@ struct Router {
                       F{"bias", &S::bias, yes_or_no()}, F{"score", &S::score, score_kinds()},
                       F{"choice_bias", &S::choice_bias, yes_or_no()}, F{"groups", &S::groups, group_kinds()},
                       F{"sum_to_one", &S::sum_to_one, yes_or_no()}, F{"scaled", &S::scaled, yes_or_no()},
-                      F{"chained", &S::chained, yes_or_no()});
+                      F{"each_scaled", &S::each_scaled, yes_or_no()}, F{"chained", &S::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -55,6 +55,18 @@ struct Reference {
     if (!last) turn_all();
     return y;
   }
+  // Values: of each head, with one weight for all and no bias.
+  Numbers values(const float* x, uint32_t heads, uint32_t kind, const std::vector<float>& weight, float epsilon) const {
+    Numbers y{std::vector<double>(x, x + size_t(heads) * s.value_head),
+              std::vector<double>(size_t(heads) * s.value_head)};
+    Heads plain = spec;
+    plain.over = Heads::each_head;
+    plain.bias = plain.norm_last = 0;
+    for (uint32_t at = 0; at < heads * s.value_head && kind != kernels::norm_none; at += s.value_head)
+      Reference{plain, s, frequencies}.normalise(y, at, s.value_head, kind, weight, {}, epsilon);
+    for (double& v : y.value) v = given(v);
+    return y;
+  }
   double given(double v) const { return spec.clamp ? std::clamp(v, -double(s.largest), double(s.largest)) : v; }
   // q times a factor.
   void heat(Numbers& y, uint32_t position) const {
@@ -134,15 +146,20 @@ Case heads_case(Heads spec, HeadsShape s) {
     const uint32_t whole = q_size + k_size + v_size;
     // parts of one row, or each with a gap of its own
     const uint32_t q_stride = s.fused ? whole : q_size + 1, k_stride = s.fused ? whole : k_size + 3,
-                   v_stride = s.fused ? whole : v_size;
+                   v_stride = s.fused                                ? whole
+                              : spec.stores == Heads::keys_as_values ? k_stride
+                                                                     : v_size;
     auto make = [&](size_t stride) { return random.normals(s.rows * stride, s.size); };
     const std::vector<float> q = make(q_stride), k_own = make(k_stride), v_own = make(v_stride);
+    const bool as_keys = spec.stores == Heads::keys_as_values, nothing = spec.stores == Heads::nothing;
     const float *k = s.fused ? q.data() + q_size : k_own.data(), *v = s.fused ? k + k_size : v_own.data();
+    if (as_keys) v = k;
     const size_t weights = spec.over == Heads::each_head ? s.head : q_size;
     const size_t k_weights = spec.over == Heads::each_head ? s.head : k_size;
     const std::vector<float> q_weight = random.normals(weights), q_bias = random.normals(weights);
     const std::vector<float> k_weight = random.normals(k_weights),
                              k_bias = random.normals(k_weights, s.k_bias ? 1.0f : 0.0f);
+    const std::vector<float> v_weight = random.normals(s.value_head);
     const std::vector<f16> k_before(pages.rows(s.kv_heads) * s.head, f16{0x5a5a}),
         v_before(pages.rows(s.kv_heads) * s.value_head, f16{0x5a5a});
 
@@ -168,7 +185,11 @@ Case heads_case(Heads spec, HeadsShape s) {
                      .largest = s.largest,
                      .temperature = float(Reference::temperature),
                      .length = Reference::length,
-                     .offset = Reference::offset};
+                     .offset = Reference::offset,
+                     .v_epsilon = 1e-4f};
+    if (as_keys) args.v = args.k;
+    if (nothing) args.k = args.v = {};
+    if (spec.v_norm) args.v_weight = m.put(v_weight);
     if (spec.q_norm) args.q_weight = m.put(q_weight);
     if (spec.k_norm) args.k_weight = m.put(k_weight);
     if (spec.q_norm && spec.bias) args.q_bias = m.put(q_bias);
@@ -222,16 +243,21 @@ Case heads_case(Heads spec, HeadsShape s) {
       reference.heat(made, positions[r]);
       std::copy(made.value.begin(), made.value.end(), want_q.value.begin() + ptrdiff_t(r * q_stride));
       std::copy(made.error.begin(), made.error.end(), want_q.error.begin() + ptrdiff_t(r * q_stride));
+      if (nothing) continue;
       const Numbers keys =
           reference.row(k + r * k_stride, s.kv_heads, spec.k_norm, k_weight, k_bias, args.k_epsilon, positions[r]);
-      std::vector<float> values_given(v + r * v_stride, v + r * v_stride + v_size);
-      for (float& value : values_given) value = float(reference.given(value));
-      const std::vector<double> values(values_given.begin(), values_given.end()), exact(v_size);
+      const Numbers values = reference.values(v + r * v_stride, s.kv_heads, spec.v_norm, v_weight, args.v_epsilon);
+      const std::vector<float> values_given(values.value.begin(), values.value.end());
       for (uint32_t h = 0; h < s.kv_heads; ++h) {
         const size_t row = pages.row(sequences[r], positions[r], s.kv_heads, h);
         if (spec.kv == kernels::kv_q8) {
           // to the bit where values are as they were given
-          v_want.encode(row, values_given.data() + h * s.value_head);
+          if (spec.v_norm == kernels::norm_none) {
+            v_want.encode(row, values_given.data() + h * s.value_head);
+          } else {
+            v_got.expect(check, row, &values.value[h * s.value_head], &values.error[h * s.value_head]);
+            v_want.copy(row, v_got);
+          }
           if (spec.k_norm == kernels::norm_none && spec.rotation == Heads::none && !spec.clamp) {
             k_want.encode(row, k + r * k_stride + h * s.head);
           } else {
@@ -241,7 +267,7 @@ Case heads_case(Heads spec, HeadsShape s) {
           continue;
         }
         into(want_k, row, s.head, &keys.value[h * s.head], &keys.error[h * s.head]);
-        into(want_v, row, s.value_head, &values[h * s.value_head], &exact[h * s.value_head]);
+        into(want_v, row, s.value_head, &values.value[h * s.value_head], &values.error[h * s.value_head]);
       }
     }
     auto widened = [](const std::vector<f16>& x) {
@@ -422,6 +448,36 @@ void add_heads_cases(Sweep sweep, std::vector<Case>& cases) {
            .fused = head == 80,
            .page_size = 5});
     }
+  // norms of values, values that are keys, a cache that another layer has filled
+  for (uint32_t stores : {Heads::keys_and_values, Heads::keys_as_values, Heads::nothing})
+    for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8})
+      for (uint32_t norm : {norm_none, norm_rms, norm_layer}) {
+        ++turn;
+        const uint32_t over = norm == norm_none && turn % 2 ? Heads::all_heads
+                              : turn % 3                    ? Heads::each_head
+                                                            : Heads::each_head_own;
+        add({.q_norm = norm_rms,
+             .k_norm = norm_rms,
+             .v_norm = over == Heads::all_heads ? uint32_t(norm_none) : norm,
+             .over = over,
+             .bias = turn % 2,
+             .rotation = turn % 4 ? Heads::halves : Heads::pairs,
+             .norm_last = turn % 5 == 0,
+             .clamp = turn % 3 == 0,
+             .kv = kv,
+             .stores = stores,
+             .chained = turn / 2 % 2},
+            {.rows = 6,
+             .heads = 6,
+             .kv_heads = 3,
+             .head = 70,
+             .value_head = stores == Heads::keys_as_values ? 70u : 50u,
+             .dimensions = 22,
+             .fused = turn % 3 == 1,
+             .page_size = 5});
+      }
+  add({.v_norm = norm_rms, .rotation = Heads::none, .kv = kernels::kv_q8, .stores = Heads::keys_as_values},
+      {.rows = 5, .heads = 2, .kv_heads = 2, .head = 512, .value_head = 512, .dimensions = 0});
   for (float size : {0.0f, 1e-6f, 1e-4f, 3e4f})  // scales that are 0, subnormal, large
     add({.rotation = Heads::none, .kv = kernels::kv_q8}, {.rows = 4, .dimensions = 0, .size = size});
   add({.kv = kernels::kv_q8}, {.rows = 0});

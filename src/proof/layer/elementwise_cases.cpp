@@ -1,4 +1,4 @@
-// Cases of the activations and gates, softcap_rows and stream_read, and their timing.
+// Cases of the activations and gates, softcap_rows, scale_rows and stream_read, and their timing.
 #include <numbers>
 
 #include "kernels/layer/elementwise.h"
@@ -124,6 +124,29 @@ Case softcap(SoftcapRows spec, uint32_t rows, uint32_t cols, float cap = 30, flo
           target_of(spec), run};
 }
 
+using kernels::ScaleRows;
+
+Case scale_rows(ScaleRows spec, uint32_t rows, uint32_t cols) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> x = random.normals(size_t(rows) * cols), w = random.normals(cols);
+    const ScaleRows::Args args{
+        .y = m.poisoned<float>(x.size()), .x = m.put(x), .w = m.put(w), .rows = rows, .cols = cols};
+    m.launch(spec, args);
+    std::vector<float> want;
+    for (size_t i = 0; i < x.size(); ++i) want.push_back(x[i] * w[i % cols]);  // one product: exact
+    check.equal("y", m.get(args.y, x.size()), want);
+  };
+  return {"scale_rows", fmt::format("{} rows={} cols={}", field_text(spec), rows, cols), target_of(spec), run};
+}
+
+void add_scale_rows_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(scale_rows({}, 3, 300));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t cols : {1u, 63u, 257u}) cases.push_back(scale_rows({.threads = 64, .chained = cols % 2}, 4, cols));
+  cases.push_back(scale_rows({}, 0, 64));
+  if (sweep == Sweep::full) cases.push_back(scale_rows({.chained = 1}, 3000, 5120));
+}
+
 void add_gate_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t act :
        {Gate::silu, Gate::gelu_erf, Gate::gelu_tanh, Gate::relu_squared, Gate::clamped_swiglu, Gate::xielu})
@@ -204,6 +227,7 @@ void add_gate_benches(std::vector<Bench>& all) {
 void add_elementwise_cases(Sweep sweep, std::vector<Case>& cases) {
   add_gate_cases(sweep, cases);
   add_softcap_rows_cases(sweep, cases);
+  add_scale_rows_cases(sweep, cases);
 }
 
 void add_elementwise_benches(std::vector<Bench>& all) { add_gate_benches(all); }

@@ -1,4 +1,4 @@
-// Cases of rms_norm, layer_norm and norm_add, and their timing.
+// Cases of rms_norm, layer_norm, norm_add and match_length, and the timing of the first two.
 #include "kernels/layer/norm.h"
 #include "proof/bench.h"
 
@@ -90,7 +90,8 @@ Case norm_add(NormAdd spec, uint32_t rows, uint32_t cols, float mean = 0, float 
                              b = random.normals(cols);
     std::vector<float> y = random.normals(h.size());
     for (size_t i = 0; i < y.size(); ++i) y[i] = (i / cols == 1 ? 0 : y[i]) + mean;
-    const float epsilon = 1e-5f;
+    const std::vector<float> also = random.normals(h.size());
+    const float epsilon = 1e-5f, after = 0.7f;
     const NormAdd::Args args{.h = m.put(h),
                              .y = m.put(y),
                              .weight = spec.norm ? m.put(w) : ptx::DevicePtr<float>{},
@@ -98,7 +99,9 @@ Case norm_add(NormAdd spec, uint32_t rows, uint32_t cols, float mean = 0, float 
                              .rows = rows,
                              .cols = cols,
                              .scale = scale,
-                             .epsilon = epsilon};
+                             .epsilon = epsilon,
+                             .also = spec.also ? m.put(also) : ptx::DevicePtr<float>{},
+                             .after = after};
     m.launch(spec, args);
     std::vector<double> want, sizes;
     for (uint32_t r = 0; r < rows; ++r) {
@@ -112,15 +115,17 @@ Case norm_add(NormAdd spec, uint32_t rows, uint32_t cols, float mean = 0, float 
       const double close = spec.norm == kernels::norm_layer ? std::sqrt(squares / cols) + std::abs(mean) * 0x1p-20 : 0;
       for (uint32_t c = 0; c < cols; ++c) {
         const double add = spec.bias ? b[c] : 0.0, before = h[size_t(r) * cols + c];
-        const double of_norm = spec.norm ? factor * w[c] : 1.0;
-        want.push_back(before + scale * ((row[c] - middle) * of_norm + add));
-        sizes.push_back(std::abs(before) +
-                        scale * ((std::abs(row[c] - middle) + close) * std::abs(of_norm) + std::abs(add)));
+        const double of_norm = spec.norm ? factor * w[c] : 1.0, more = spec.also ? also[size_t(r) * cols + c] : 0.0;
+        const double times = spec.after ? after : 1.0;
+        want.push_back((before + scale * ((row[c] - middle) * of_norm + add) + more) * times);
+        sizes.push_back((std::abs(before) + std::abs(more) +
+                         scale * ((std::abs(row[c] - middle) + close) * std::abs(of_norm) + std::abs(add))) *
+                        times);
       }
     }
     // half the sum's error, then part, epsilon, the root, products and sums
     const double additions = std::ceil(double(cols) / spec.threads) + 5 + spec.threads / 32.0;
-    check.near("h", m.get(args.h, h.size()), want, sizes, (additions / 2 + 10) * 0x1p-24);
+    check.near("h", m.get(args.h, h.size()), want, sizes, (additions / 2 + 12) * 0x1p-24);
   };
   return {"norm_add", fmt::format("{} rows={} cols={} mean={} scale={}", field_text(spec), rows, cols, mean, scale),
           target_of(spec), run};
@@ -138,15 +143,65 @@ void add_norm_add_cases(Sweep sweep, std::vector<Case>& cases) {
       cases.push_back(norm_add({.threads = 32, .norm = norm, .bias = bias}, 0, 64));
     }
   for (float mean : {100.0f, -1e6f}) cases.push_back(norm_add({.norm = norm_layer}, 2, 2048, mean));
+  for (uint32_t norm : {norm_none, norm_rms})
+    for (uint32_t also : {0u, 1u})
+      for (uint32_t after : {0u, 1u})
+        if (also || after)
+          cases.push_back(norm_add({.norm = norm, .also = also, .after = after, .chained = also}, 3, 321, 0, 0.3f));
   if (sweep == Sweep::normal) return;
   for (uint32_t norm : {norm_none, norm_rms, norm_layer})
     cases.push_back(norm_add({.norm = norm, .bias = 1, .chained = 1}, 3000, 5120, 3));
+}
+
+using kernels::MatchLength;
+
+// The second row of p is so short that `least` counts, and the third of x is zeros. in_place: y is p.
+Case match_length(MatchLength spec, uint32_t rows, uint32_t cols, bool in_place) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    std::vector<float> p = random.normals(size_t(rows) * cols, 3), x = random.normals(p.size());
+    for (size_t i = 0; i < p.size(); ++i) {
+      if (i / cols == 1) p[i] *= 1e-5f;
+      if (i / cols == 2) x[i] = 0;
+    }
+    const auto at = m.put(p);
+    const MatchLength::Args args{.y = in_place ? at : m.poisoned<float>(p.size()),
+                                 .p = at,
+                                 .x = m.put(x),
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .least = 1e-5f};
+    m.launch(spec, args);
+    std::vector<double> want;
+    for (size_t r = 0; r < rows; ++r) {
+      double own = 0, wanted = 0;
+      for (size_t i = r * cols; i < (r + 1) * cols; ++i) {
+        own += double(p[i]) * p[i];
+        wanted += double(x[i]) * x[i];
+      }
+      const double factor = std::sqrt(wanted / std::max(own, double(1e-5f) * cols));
+      for (size_t i = r * cols; i < (r + 1) * cols; ++i) want.push_back(p[i] * factor);
+    }
+    // half the error of two sums, then the product with cols, the division, the root and the product
+    check.near_relative("y", m.get(args.y, p.size()), want, (additions(spec, cols) + 5) * 0x1p-24);
+  };
+  return {"match_length", fmt::format("{} rows={} cols={} in_place={}", field_text(spec), rows, cols, in_place),
+          target_of(spec), run};
+}
+
+void add_match_length_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(match_length({}, 4, 1000, false));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t cols : {1u, 63u, 129u}) cases.push_back(match_length({.threads = 64}, 5, cols, true));
+  cases.push_back(match_length({.threads = 1024, .chained = 1}, 3, 2050, false));
+  cases.push_back(match_length({}, 0, 64, false));
+  if (sweep == Sweep::full) cases.push_back(match_length({.chained = 1}, 3000, 5120, true));
 }
 
 }  // namespace
 
 void add_norm_cases(Sweep sweep, std::vector<Case>& cases) {
   add_norm_add_cases(sweep, cases);
+  add_match_length_cases(sweep, cases);
   cases.push_back(rms_norm({.threads = 256, .vec = 4}, 3, 4096));
   cases.push_back(layer_norm({.threads = 256, .vec = 4}, 3, 1024, 1));
   if (sweep == Sweep::quick) return;

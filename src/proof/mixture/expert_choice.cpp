@@ -117,8 +117,9 @@ Routed route_row(const RoutedRow& row) {
   }
   const double scale = choice.scaled ? row.scale : 1;
   for (uint32_t e : routed.ids) {
-    routed.weights.push_back(scores.values[e] / sum * scale);
-    routed.errors.push_back(scores.errors[e] / sum * scale * 3);
+    const double own = choice.each_scaled ? scale * double(row.scales[e]) : scale;
+    routed.weights.push_back(scores.values[e] / sum * own);
+    routed.errors.push_back(scores.errors[e] / sum * std::abs(own) * 3);
   }
   return routed;
 }

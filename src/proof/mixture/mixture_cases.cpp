@@ -66,7 +66,8 @@ Case route(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t 
 // The other choices, from `groups` groups of which two are used.
 Case routed(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t groups) {
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const std::vector<float> logits = random.normals(size_t(rows) * experts, 2), bias = random.normals(experts, 0.3f);
+    const std::vector<float> logits = random.normals(size_t(rows) * experts, 2), bias = random.normals(experts, 0.3f),
+                             scales = random.normals(experts);
     const Route::Args args{.ids = m.poisoned<uint32_t>(size_t(rows) * used),
                            .weights = m.poisoned<float>(size_t(rows) * used),
                            .logits = m.put(logits),
@@ -78,7 +79,8 @@ Case routed(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t
                            .groups = groups,
                            .groups_used = 2,
                            .scale = 2.5f,
-                           .near = 0.5f};
+                           .near = 0.5f,
+                           .scales = m.put(scales)};
     m.launch(spec, args);
     const std::vector<uint32_t> ids = m.get(args.ids, size_t(rows) * used);
     const std::vector<float> weights = m.get(args.weights, ids.size());
@@ -92,7 +94,8 @@ Case routed(Route spec, uint32_t rows, uint32_t experts, uint32_t used, uint32_t
                     .near = 0.5,
                     .logits = {logits.begin() + first, logits.begin() + first + experts},
                     .errors = std::vector<double>(experts),
-                    .bias = bias},
+                    .bias = bias,
+                    .scales = scales},
                    {ids.begin() + picked, ids.begin() + picked + used},
                    {weights.begin() + picked, weights.begin() + picked + used}, check);
     }

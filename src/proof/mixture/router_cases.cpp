@@ -21,7 +21,7 @@ struct RouterShape {
 
   // Other choices than the shares of the largest logits.
   static bool chooses(const Router& spec) {
-    return spec.score != kernels::score_softmax || spec.choice_bias || spec.groups || spec.scaled;
+    return spec.score != kernels::score_softmax || spec.choice_bias || spec.groups || spec.scaled || spec.each_scaled;
   }
 };
 
@@ -45,6 +45,7 @@ class RouterProblem {
     }
     bias_ = random.normals(s.experts);
     choice_bias_ = random.normals(s.experts, 0.3f);
+    scales_ = random.normals(s.experts);
     args_ = {.ids = m.poisoned<uint32_t>(size_t(s.rows) * s.used),
              .weights = m.poisoned<float>(size_t(s.rows) * s.used),
              .scores = m.poisoned<float>(size_t(s.rows) * 3),
@@ -65,7 +66,8 @@ class RouterProblem {
              .groups = s.groups,
              .groups_used = 2,
              .scale = 2.5f,
-             .near = 0.3f};
+             .near = 0.3f,
+             .scales = m.put(scales_)};
   }
 
   void run(Check& check) {
@@ -89,7 +91,8 @@ class RouterProblem {
                       .near = 0.3f,
                       .logits = {logits.begin(), logits.begin() + s_.experts},
                       .errors = {errors.begin(), errors.begin() + s_.experts},
-                      .bias = choice_bias_},
+                      .bias = choice_bias_,
+                      .scales = scales_},
                      {of_row.begin(), of_row.end()}, {weights.begin(), weights.end()}, check);
       } else {
         if (!expect_ids(r, of_row, logits, errors, check)) return;
@@ -173,7 +176,7 @@ class RouterProblem {
   const RouterShape& s_;
   Machine& m_;
   const uint32_t router_rows_;
-  std::vector<float> w_, x_, norm_, shift_, bias_, choice_bias_;
+  std::vector<float> w_, x_, norm_, shift_, bias_, choice_bias_, scales_;
   Router::Args args_{};
 };
 

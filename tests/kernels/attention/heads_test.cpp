@@ -56,6 +56,21 @@ TEST(Heads, RefusesShapesAndStrides) {
   EXPECT_EQ(said([](auto&) {}, {.kv = kv_q8}), "");
   EXPECT_EQ(said([](auto& a) { a.value_head = 15; }, {.kv = kv_q8}), "");
   EXPECT_THROW(Heads{.kv = kv_q8 + 1}.build(), Error);
+  const Heads as_values{.stores = Heads::keys_as_values};
+  EXPECT_EQ(said([](auto&) {}, as_values),
+            "heads: values that are keys, but they lie elsewhere or have heads of 32 and 64");
+  EXPECT_EQ(said(
+                [](auto& a) {
+                  a.value_head = a.head;
+                  a.v_stride = a.k_stride;
+                },
+                as_values),
+            "");
+  EXPECT_EQ(said([](auto& a) { a.k_stride = a.v_stride = 0; }, {.stores = Heads::nothing}), "");
+  EXPECT_EQ(refused([] { Heads{.rotation = Heads::none, .stores = Heads::nothing}.build(); }),
+            "heads: q stays as it is and nothing is stored");
+  EXPECT_EQ(refused([] { Heads{.q_norm = norm_rms, .v_norm = norm_rms, .over = Heads::all_heads}.build(); }),
+            "heads: a norm of each head of v beside one over all heads of q or k");
 }
 
 TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {
@@ -68,6 +83,11 @@ TEST(Heads, TakesAWarpPerHeadOrABlockForAll) {
   EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads}.grid(a).y), 3u);
   EXPECT_EQ((Heads{.rotation = Heads::none}.grid(a).y), 1u);  // q stays as it is
   EXPECT_EQ((Heads{.k_norm = norm_rms, .over = Heads::all_heads, .rotation = Heads::none}.grid(a).y), 2u);
+  a.heads = 6;
+  a.value_head = a.head;
+  a.v_stride = a.k_stride;
+  EXPECT_EQ((Heads{.stores = Heads::keys_as_values}.grid(a).y), 2u);  // 6 + 2 heads
+  EXPECT_EQ((Heads{.q_norm = norm_rms, .over = Heads::all_heads, .stores = Heads::nothing}.grid(a).y), 1u);
   a.rows = 0;
   EXPECT_EQ(Heads{}.grid(a).x, 1u);
 }

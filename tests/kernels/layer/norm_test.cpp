@@ -104,5 +104,12 @@ TEST(NormAdd, RefusesEmptyRows) {
   EXPECT_EQ(NormAdd{}.grid({.h = {}, .y = {}, .weight = {}, .bias = {}, .rows = 0, .cols = 8}).x, 1u);
 }
 
+TEST(MatchLength, RefusesEmptyRowsAndNoLength) {
+  EXPECT_EQ(refusal(MatchLength{}, {.y = {}, .p = {}, .x = {}, .rows = 2, .cols = 0, .least = 1}),
+            "match_length: rows of 0 columns");
+  EXPECT_EQ(refusal(MatchLength{}, {.y = {}, .p = {}, .x = {}, .rows = 2, .cols = 8, .least = 0}),
+            "match_length: a mean square of 0 at least, expected one above 0");
+}
+
 }  // namespace
 }  // namespace heddle::kernels
