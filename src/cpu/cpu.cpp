@@ -58,6 +58,9 @@ class Cpu : public model::Backend {
       for (const uint32_t block : blocks) check(block < limits_.kv_blocks, "blocks of the cache");
     for (const auto* wanted : {&batch.outputs, &batch.states})
       for (const uint32_t row : *wanted) check(row < rows_, "outputs and states of rows of the batch");
+    check(!batch.predicts || (model::next_head(model_) && batch.after.size() == rows_),
+          "a batch that the model can predict");
+    for (const uint32_t row : batch.after) check(row < limits_.rows, "rows of the batch before");
     batch_ = &batch;
     computed_ = false;
     states_.clear();
@@ -96,16 +99,16 @@ class Cpu : public model::Backend {
 
   void keep_states() override {
     states_.resize(batch_->states.size() * model_.width);
-    team_.run(batch_->states.size(), [&](uint64_t i, uint32_t) {
-      normalise(model_.norm, x_.row(batch_->states[i]), model_.width, states_.data() + i * model_.width);
-    });
+    team_.run(batch_->states.size(),
+              [&](uint64_t i, uint32_t) { put_result(batch_->states[i], states_.data() + i * model_.width); });
   }
 
   void head() override {
     const uint32_t count = uint32_t(batch_->outputs.size());
     check(weights_.output || count == 0, "a model with logits, where logits are asked for");
+    if (batch_->predicts) normalise_rows(model::next_head(model_)->norm, results_);
     team_.run(count, [&](uint64_t i, uint32_t) {
-      normalise(model_.norm, x_.row(batch_->outputs[i]), model_.width, normed_.row(i));
+      put_result(batch_->outputs[i], normed_.row(i));
       normed_.finish(i, isa_);
     });
     logits_.resize(uint64_t(count) * model_.vocabulary);
@@ -152,7 +155,7 @@ class Cpu : public model::Backend {
   void make_rows() {
     const RowSizes sizes(model_);
     std::vector<const Weights*> of_normed{weights_.output, weights_.token_inputs}, of_apart, of_low, of_heads,
-        of_attended, of_inner, of_shared, of_latent, of_recurred, of_laurel, of_others;
+        of_attended, of_inner, of_shared, of_latent, of_recurred, of_laurel, of_others, of_joined;
     const auto append = [](std::vector<const Weights*>& to, const std::vector<const Weights*>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
@@ -190,7 +193,8 @@ class Cpu : public model::Backend {
         },
         [&](const AltupWeights& w) {
           append(w.model->step == model::Altup::Step::begin ? of_normed : of_others, w.projections);
-        }};
+        },
+        [&](const NextHeadWeights& w) { of_joined.push_back(w.join); }};
     for (const std::vector<SublayerWeights>& layer : weights_.layers)
       for (const SublayerWeights& weights : layer) std::visit(look, weights);
     const auto forms_for = [](const std::vector<const Weights*>& meet) {
@@ -226,6 +230,10 @@ class Cpu : public model::Backend {
     mixed_ = plain_rows(limits_.rows, sizes.mixed);
     steps_ = plain_rows(limits_.rows, sizes.steps);
     recurred_ = rows_for(limits_.rows, sizes.recurred, of_recurred);
+    const uint32_t head_rows = sizes.joined ? limits_.rows : 0;
+    results_ = plain_rows(head_rows, model_.width);
+    before_ = plain_rows(head_rows, model_.width);
+    joined_ = rows_for(head_rows, sizes.joined, of_joined);
     slabs_.resize(team_.threads());
   }
 
@@ -235,6 +243,14 @@ class Cpu : public model::Backend {
     std::vector<uint8_t>& slab = slabs_[thread];
     slab.resize(slab_bytes(*packed, isa_, 1));
     decode_tile_row(*packed, isa_, row, out, slab.data());
+  }
+
+  // What the final norm makes of a row.
+  void put_result(uint32_t row, float* to) {
+    if (model::next_head(model_))
+      std::copy_n(results_.row(row), model_.width, to);
+    else
+      normalise(model_.norm, x_.row(row), model_.width, to);
   }
 
   void normalise_rows(const Norm& norm) { normalise_rows(norm, normed_); }
@@ -703,6 +719,31 @@ class Cpu : public model::Backend {
     add_product(product, {}, sublayer.output_norm, sublayer.residual_norm, scale);
   }
 
+  void compute(const NextHeadWeights& w) {
+    const model::NextHead& head = *w.model;
+    if (batch_->predicts) {
+      team_.run(rows_, [&](uint64_t i, uint32_t) {
+        std::copy_n(results_.row(batch_->after[i]), model_.width, before_.row(i));
+      });
+    } else {
+      normalise_rows(model_.norm, results_);
+      recurrent_.shift(head, results_, before_);
+    }
+    team_.run(rows_, [&](uint64_t i, uint32_t thread) {
+      float* to = joined_.row(i);
+      decode_row(model_.embedding, weights_.embedding, batch_->tokens[i], to, thread);
+      for (uint32_t c = 0; c < model_.width; ++c) to[c] *= model_.embedding_scale;
+      normalise(head.token_norm, to, model_.width, to);
+      normalise(head.hidden_norm, before_.row(i), model_.width, to + model_.width);
+      joined_.finish(i, isa_);
+    });
+  }
+  void add(const NextHeadWeights& w, float) {
+    const Product product[] = {{w.join, nullptr, joined_.view(rows_)}};
+    products_.run(product,
+                  [&](const Piece& piece) { store(piece, nullptr, [&](uint32_t row) { return x_.row(row); }); });
+  }
+
   void add_to_others(const FeedForwardWeights& w) {
     const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
     products_.run(product,
@@ -765,6 +806,8 @@ class Cpu : public model::Backend {
   Rows apart_;                     // (rows, width): what a shared expert reads that has a norm of its own
   Rows laurel_, ups_;              // (rows, rank), and (rows, inner) for gates with a cutoff
   Rows token_inputs_;              // (rows, layers * size)
+  Rows results_, before_;          // of models with a NextHead: what the final norm made of rows, and of those before
+  Rows joined_;                    // (rows, 2 * width): what it reads
   Streams streams_;
   ExpertChoice choice_;
   std::vector<float> scores_, logits_, states_;

@@ -41,9 +41,9 @@ uint64_t row_bytes(const model::Model& model) {
   const uint64_t out = std::max<uint64_t>(model.width, s.latent);
   const uint64_t plain = (1 + (s.shared ? 1 : 0) + (s.latent ? 1 : 0) + (s.others ? 1 : 0)) * model.width +
                          s.used * out + s.q + s.k + s.v + s.experts + s.gate + s.mixed + 2 * s.steps + s.cut +
-                         s.token_inputs;
+                         s.token_inputs + (s.joined ? 2 * model.width : 0);
   const uint64_t quantised = (2 + s.others) * model.width + s.low + s.attended + s.heads * s.by_head +
-                             s.used * s.inner + s.shared + s.latent + s.recurred + s.laurel;
+                             s.used * s.inner + s.shared + s.latent + s.recurred + s.laurel + s.joined;
   return plain * 4 + quantised * 8;
 }
 

@@ -213,6 +213,7 @@ class Reference : public Backend {
     for (size_t i = 0; i < rows; ++i)
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
+    check(!batch.predicts || (next_head(model_) && batch.after.size() == rows), "a batch that the model can predict");
     batch_ = &batch;
     recurrent_.begin(batch);
     computed_ = false;
@@ -255,7 +256,7 @@ class Reference : public Backend {
                             normalise_rows(c.norm);
                             recurred_ = recurrent_.convolve(c, h_);
                           },
-                          [](const Altup&) {}},
+                          [](const Altup&) {}, [&](const NextHead& head) { join(head); }},
                model_.layers[layer].sublayers[sublayer]);
   }
 
@@ -277,6 +278,7 @@ class Reference : public Backend {
                           },
                           [&](const Mixture& m) { add_results(m, std::move(mixed_), of.residual_scale); },
                           [&](const Altup& a) { update_streams(a); },
+                          [&](const NextHead& head) { products(head.join, {}, joined_, x_); },
                           [&](const auto& with_state) {
                             std::vector<Vector> out;
                             products(with_state.output, {}, recurred_, out);
@@ -290,7 +292,7 @@ class Reference : public Backend {
 
   void keep_states() override {
     for (uint32_t row : batch_->states) {
-      const Vector state = normalised(model_.norm, x_.at(row));
+      const Vector state = result_of(row);
       states_.insert(states_.end(), state.begin(), state.end());
     }
   }
@@ -298,7 +300,8 @@ class Reference : public Backend {
   void head() override {
     std::vector<Vector> rows, out;
     check(model_.output || batch_->outputs.empty(), "a model with logits, where logits are asked for");
-    for (uint32_t row : batch_->outputs) rows.push_back(normalised(model_.norm, x_.at(row)));
+    if (batch_->predicts) keep_results(next_head(model_)->norm);
+    for (uint32_t row : batch_->outputs) rows.push_back(result_of(row));
     products(model_.output, model_.output_bias, rows, out);
     logits_.clear();
     for (const Vector& row : out)
@@ -336,6 +339,32 @@ class Reference : public Backend {
   void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
 
  private:
+  // What the final norm makes of a row.
+  Vector result_of(uint32_t row) const {
+    return next_head(model_) ? results_.at(row) : normalised(model_.norm, x_.at(row));
+  }
+  void keep_results(const Norm& norm) {
+    results_.clear();
+    for (const Vector& x : x_) results_.push_back(normalised(norm, x));
+  }
+  void join(const NextHead& head) {
+    std::vector<Vector> before;
+    if (batch_->predicts) {
+      for (const uint32_t row : batch_->after) before.push_back(results_.at(row));
+    } else {
+      keep_results(model_.norm);
+      before = recurrent_.before(head, results_);
+    }
+    joined_.assign(x_.size(), Vector(model_.width));
+    for (size_t i = 0; i < x_.size(); ++i) {
+      decode_row(model_.embedding, batch_->tokens[i], joined_[i]);
+      for (float& value : joined_[i]) value *= model_.embedding_scale;
+      joined_[i] = normalised(head.token_norm, std::move(joined_[i]));
+      const Vector hidden = normalised(head.hidden_norm, std::move(before[i]));
+      joined_[i].insert(joined_[i].end(), hidden.begin(), hidden.end());
+    }
+  }
+
   void decode_row(const Matrix& matrix, uint64_t row, Vector& out) const {
     quant::decode(matrix.format, matrix.data.data() + row * matrix.row_bytes(), matrix.cols, out.data());
   }
@@ -674,6 +703,8 @@ class Reference : public Backend {
   ReferenceStates recurrent_;
   std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_, recurred_;  // by row; x_ is the residual
   std::vector<Vector> token_inputs_, predicted_;  // by row; predicted_: x_ after the last Altup::predict
+  std::vector<Vector> joined_;                    // by row: what NextHead::join reads
+  std::vector<Vector> results_;                   // by row, of models with a NextHead: see result_of()
   std::vector<std::vector<Vector>> others_;       // the other streams of AltUp, by row
   std::vector<uint32_t> ends_;                    // of each sequence: its last position
   Vector logits_, states_, rows_;                 // rows_: see residual()

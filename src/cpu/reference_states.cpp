@@ -90,7 +90,7 @@ ReferenceStates::ReferenceStates(const Model& model, const Limits& limits) {
 
 void ReferenceStates::begin(const Batch& batch) {
   batch_ = &batch;
-  if (slots_.empty()) return;
+  if (slots_.empty() || batch.predicts) return;
   std::set<uint32_t> used;
   for (const uint32_t slot : batch.slots)
     check(slot < slots_.size() && used.insert(slot).second, "a slot of its own for every sequence");
@@ -151,6 +151,16 @@ std::vector<Vector> ReferenceStates::convolve(const ShortConvolution& c, const s
     x = convolved(c.convolution, x, state_of(&c, row));
     for (uint64_t i = 0; i < channels; ++i) x[i] *= after[i];
     out.push_back(std::move(x));
+  }
+  return out;
+}
+
+std::vector<Vector> ReferenceStates::before(const NextHead& head, const std::vector<Vector>& h) {
+  std::vector<Vector> out;
+  for (size_t row = 0; row < h.size(); ++row) {
+    float* state = state_of(&head, row);
+    out.emplace_back(state, state + h[row].size());
+    std::copy(h[row].begin(), h[row].end(), state);
   }
   return out;
 }

@@ -16,6 +16,8 @@ class ReferenceStates {
   // What the output matrix reads of all rows; h: the rows behind the norm of the input.
   std::vector<model::Vector> recur(const model::Recurrence& r, const std::vector<model::Vector>& h);
   std::vector<model::Vector> convolve(const model::ShortConvolution& c, const std::vector<model::Vector>& h);
+  // Of each row, the one before it in its sequence; h: the rows after which those of the next batch come.
+  std::vector<model::Vector> before(const model::NextHead& head, const std::vector<model::Vector>& h);
   void copy(uint32_t from, uint32_t to);
 
  private:

@@ -45,7 +45,8 @@ RowSizes::RowSizes(const model::Model& model) {
                                     grow(mixed, c.in.rows);
                                     grow(recurred, c.output.cols);
                                   },
-                                  [&](const model::Altup& a) { grow(others, a.others); }};
+                                  [&](const model::Altup& a) { grow(others, a.others); },
+                                  [&](const model::NextHead& h) { grow(joined, h.join.cols); }};
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers) std::visit(measure, sublayer);
   if (model.token_inputs) token_inputs = model.token_inputs->count();

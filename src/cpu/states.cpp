@@ -39,6 +39,10 @@ RecurrentStates::RecurrentStates(const Isa& isa, Team& team, const model::Model&
       };
       if (const auto* r = std::get_if<model::Recurrence>(&sublayer)) add(*r);
       if (const auto* c = std::get_if<model::ShortConvolution>(&sublayer)) add(*c);
+      if (const auto* head = std::get_if<model::NextHead>(&sublayer)) {
+        places_[head] = {.first = slot_values_};
+        slot_values_ += model::state_values(sublayer);
+      }
     }
   if (slot_values_ && slots_) states_ = Pages(uint64_t(slots_) * slot_values_ * sizeof(float));
 }
@@ -46,7 +50,7 @@ RecurrentStates::RecurrentStates(const Isa& isa, Team& team, const model::Model&
 void RecurrentStates::begin(const model::Batch& batch) {
   batch_ = &batch;
   sequences_.clear();
-  if (slot_values_ == 0) return;
+  if (slot_values_ == 0 || batch.predicts) return;
   std::set<uint32_t> used;
   for (const uint32_t slot : batch.slots)
     check(slot < slots_ && used.insert(slot).second, "a slot of its own for every sequence");
@@ -88,6 +92,22 @@ void RecurrentStates::run_convolution(const model::Convolution& c, const Place& 
       std::copy(inputs.begin() + long(count), inputs.end(), inputs.begin());
     }
     for (uint32_t t = 0; t < before; ++t) std::copy_n(inputs.data() + t * count, count, kept + t * channels);
+  });
+}
+
+void RecurrentStates::shift(const model::NextHead& head, const Rows& rows, Rows& out) {
+  const Place& place = places_.at(&head);
+  const uint64_t width = head.join.rows;
+  team_.run(sequences_.size(), [&](uint64_t item, uint32_t) {
+    const Sequence& sequence = sequences_[item];
+    float* kept = state(place, sequence);
+    if (sequence.is_new) std::fill_n(kept, width, 0.0f);
+    const float* before = kept;
+    for (const uint32_t row : sequence.rows) {
+      std::copy_n(before, width, out.row(row));
+      before = rows.row(row);
+    }
+    std::copy_n(before, width, kept);
   });
 }
 

@@ -21,6 +21,8 @@ class RecurrentStates {
   // what the output matrix reads.
   void recur(const model::Recurrence& r, Rows& mixed, const Rows& gates, const Rows& steps, Rows& out);
   void convolve(const model::ShortConvolution& c, Rows& mixed, Rows& out);
+  // Of each row of `rows`, the one before it in its sequence, to `out`.
+  void shift(const model::NextHead& head, const Rows& rows, Rows& out);
   void copy(uint32_t from, uint32_t to);
 
  private:
@@ -30,8 +32,8 @@ class RecurrentStates {
     std::vector<uint32_t> rows;
   };
   struct Place {
-    uint64_t first = 0;          // value of a slot
-    std::vector<float> weights;  // of the convolution: (width, channels)
+    uint64_t first = 0;            // value of a slot
+    std::vector<float> weights{};  // of the convolution: (width, channels)
   };
   float* state(const Place& place, const Sequence& sequence) const;
   // What the convolution makes of the first channels of all rows, in place.

@@ -94,4 +94,6 @@ ShortConvolutionWeights ModelWeights::add(const model::ShortConvolution& c) { re
 
 AltupWeights ModelWeights::add(const model::Altup& a) { return {&a, add(a.projections)}; }
 
+NextHeadWeights ModelWeights::add(const model::NextHead& head) { return {&head, add(head.join)}; }
+
 }  // namespace heddle::cpu

@@ -46,8 +46,12 @@ struct AltupWeights {
   const model::Altup* model;
   std::vector<const Weights*> projections;
 };
+struct NextHeadWeights {
+  const model::NextHead* model;
+  const Weights* join;
+};
 using SublayerWeights = std::variant<AttentionWeights, FeedForwardWeights, MixtureWeights, RecurrenceWeights,
-                                     ShortConvolutionWeights, AltupWeights>;
+                                     ShortConvolutionWeights, AltupWeights, NextHeadWeights>;
 
 class ModelWeights {
  public:
@@ -73,6 +77,7 @@ class ModelWeights {
   RecurrenceWeights add(const model::Recurrence& recurrence);
   ShortConvolutionWeights add(const model::ShortConvolution& convolution);
   AltupWeights add(const model::Altup& altup);
+  NextHeadWeights add(const model::NextHead& head);
 
   const Isa& isa_;
   bool exact_;

@@ -67,6 +67,11 @@ void apply_hf_config(Checkpoint& checkpoint, const Json& config) {
   }
   hf::Description description = hf::describe(config, source + ": config.json");
   checkpoint.quantization = hf::unpack_quantized(config, checkpoint.tensors, checkpoint.unreadable, source);
+  const auto is_in_file = [&](const hf::Wanted& wanted) {
+    return std::any_of(checkpoint.tensors.begin(), checkpoint.tensors.end(),
+                       [&](const Tensor& tensor) { return tensor.name == wanted.sources.at(0); });
+  };
+  if (std::any_of(description.next_head.begin(), description.next_head.end(), is_in_file)) description.take_next_head();
   checkpoint.warnings = std::move(description.warnings);
   if (description.text_only) checkpoint.text_part_of = name;
   Metadata lists(source);

@@ -169,6 +169,10 @@ DeviceAltup describe(const model::Altup& a, DeviceModel&, uint32_t width) {
   return to;
 }
 
+DeviceFeedForward describe(const model::NextHead&, DeviceModel&, uint32_t) {
+  throw Error("a head for multi-token prediction, which heddle does not compute on the GPU yet");
+}
+
 DeviceTokenInputs describe(const model::TokenInputs& t) {
   DeviceTokenInputs to{plain(t.embedding), plain(t.projection), norm_of(t.norm, t.size)};
   if (to.norm.kind != model::Norm::Kind::rms || !to.norm.bias.empty() || to.norm.size != t.size)

@@ -120,6 +120,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
       std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture, fit_recurrence, fit_short_convolution,
+                                   [](const model::NextHead&) {},
                                    [&](const model::Altup& a) { others = std::max(others, a.others); }},
                  sublayer);
   width = stride_of(model.width);

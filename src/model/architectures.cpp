@@ -85,6 +85,7 @@ const std::vector<Architecture>& all_architectures() {
                                .ffn_norm = "post_attention_norm",
                                .states = States::delta,
                                .output_gate = true,
+                               .next_head = true,
                                .experts = true,
                                .routing = {.weights_sum_to_one = true}};
   const Architecture qwen35 = add(qwen3next, [](Architecture& to) {

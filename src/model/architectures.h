@@ -56,6 +56,7 @@ struct Architecture {
   Block block = Block::usual;
   bool tiled_heads = false;     // Recurrence::tiled
   bool output_gate = false;     // attn_q has the rows of each head, and then those of its gate
+  bool next_head = false;       // NextHead, where nextn_predict_layers is 1
   bool rope_switch = false;     // rope.scaling.finetuned says whether it rotates at all
   bool sinks = false;           // attn_sinks
   float alibi = 0;              // the largest slope is 2^(-alibi / heads); attention.max_alibi_bias may say another

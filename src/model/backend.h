@@ -121,11 +121,17 @@ struct Batch {
   bool long_text = false;        // its texts are longer than Model::short_text, all of them; otherwise none is
   std::vector<uint32_t> types;   // token types, one per row; empty: the first for all
 
+  // The batch predicts: the model's head for that (NextHead) is computed alone. It has one row per sequence, neither
+  // slots nor states, and `after` says which row of the batch before it comes right before each. What it writes to the
+  // KV cache is overwritten by the next batch of the sequence that does not predict.
+  bool predicts = false;
+  std::vector<uint32_t> after;
+
   // Continues the batch before it: the same sequences, the tokens that it picked, one position further. Nothing is sent
-  // to the device, and all other fields are empty. The batch that is followed has one row per sequence, up to
-  // Backend::max_followed_rows() of them, of which up to max_followed_changes() have biases or penalties; picks a token
-  // for every row; and has KV blocks for all positions to come. It is followed after its allow(), if it needs one, and
-  // the batch that follows needs one as well.
+  // to the device, and all other fields are empty, but for `predicts`, which is that of the batch before it. The batch
+  // that is followed has one row per sequence, up to Backend::max_followed_rows() of them, of which up to
+  // max_followed_changes() have biases or penalties; picks a token for every row; and has KV blocks for all positions
+  // to come. It is followed after its allow(), if it needs one, and the batch that follows needs one as well.
   bool follows = false;
 };
 
@@ -169,6 +175,7 @@ class Backend {
   virtual void compute(uint32_t layer, uint32_t sublayer) = 0;
   virtual void add(uint32_t layer, uint32_t sublayer) = 0;
   // Of the rows in Batch::states, what the last layer left and the final norm made of it. Called where there are any.
+  // "The last layer" is that before a NextHead's, here and for head(), unless the batch predicts.
   virtual void keep_states() {}
   virtual void head() = 0;  // of the outputs: final norm, logits, and a token for those that have a picking
   // After head(), where a picking is constrained: no token of the batch is picked before. The host can find out which
@@ -220,5 +227,7 @@ void run_layer(const Model& model, uint32_t layer, auto& verbs) {
 void run_layers(const Model& model, auto& verbs) {
   for (uint32_t i = 0; i < model.layers.size(); ++i) run_layer(model, i, verbs);
 }
+// The layer of the model's head for multi-token prediction alone.
+void run_next_head(const Model& model, auto& verbs) { run_layer(model, uint32_t(model.layers.size()) - 1, verbs); }
 
 }  // namespace heddle::model

@@ -5,8 +5,12 @@ namespace heddle::model {
 
 void forward(const Model& model, Backend& backend, const Batch& batch) {
   backend.begin(batch);
-  backend.embed();
-  run_layers(model, backend);
+  if (batch.predicts) {
+    run_next_head(model, backend);
+  } else {
+    backend.embed();
+    run_layers(model, backend);
+  }
   if (!batch.states.empty()) backend.keep_states();
   backend.head();
 }

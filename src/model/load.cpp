@@ -89,15 +89,31 @@ class Loader {
     read_.finish_options();
     read_ends();
     for (uint32_t i = 0; i < layers_; ++i) add_layers(i);
+    if (predicts_) add_next_head();
     read_.finish_tensors();
   }
 
  private:
-  // Layers at the end that guess a token beyond the next one are no part of the model itself.
+  // Layers at the end that predict a token beyond the next one are no part of the model itself.
   void skip_predicting_layers() {
     const uint32_t predicting = read_.integer("nextn_predict_layers", {0, layers_ - 1}, 0);
-    for (uint32_t i = layers_ - predicting; i < layers_; ++i) read_.ignore_tensors(fmt::format("blk.{}.", i));
     layers_ -= predicting;
+    predicts_ = options_.next_head && predicting == 1 && arch_.next_head;
+    if (predicts_) return;
+    for (uint32_t i = 0; i < predicting; ++i) read_.ignore_tensors(fmt::format("blk.{}.", layers_ + i));
+  }
+
+  void add_next_head() {
+    const std::string blk = fmt::format("blk.{}.", layers_), nextn = blk + "nextn.";
+    NextHead head;
+    head.token_norm = norm(nextn + "enorm", model_.width);
+    head.hidden_norm = norm(nextn + "hnorm", model_.width);
+    head.join = read_.matrix(nextn + "eh_proj.weight", model_.width, 2 * uint64_t(model_.width));
+    head.norm =
+        read_.has(nextn + "shared_head_norm.weight") ? norm(nextn + "shared_head_norm", model_.width) : model_.norm;
+    windows_.push_back(0);
+    model_.layers.push_back(
+        {.sublayers = {std::move(head), attention(blk, layers_), mixture_or_feed_forward(blk, layers_)}});
   }
 
   void read_ends() {
@@ -617,6 +633,7 @@ class Loader {
   float epsilon_ = 0, residual_scale_ = 1, attention_scale_ = 0, attention_softcap_ = 0, clamp_qkv_ = 0;
   double latent_scale_ = 1, alibi_ = 0;
   bool parallel_ = false, causal_ = true, has_windows_ = false;
+  bool predicts_ = false;                            // with a NextHead
   std::optional<std::vector<bool>> rotated_layers_;  // unset: as the architecture says
   PooledReader pooled_;
   StateReader states_;

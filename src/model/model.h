@@ -285,8 +285,19 @@ struct Altup {
 };
 constexpr float altup_min_square = 1e-5f;  // the mean square that the length of P x is taken from is no smaller
 
+// The head for multi-token prediction (MTP, nextn): with token t + 1 it predicts token t + 2. It is the last layer of a
+// model that has one, and this its first sublayer. What the layers before it left is the model's result and goes on to
+// the output matrix; here the residual stream becomes join (token_norm(e), hidden_norm(h)), with e the embedding of the
+// row's token, and h the result of the row before it: 0 before the first, and kept as a recurrent state. In a batch
+// that predicts (Batch::predicts) that layer is computed alone, and `norm` of what it leaves is its result.
+struct NextHead {
+  Norm token_norm, hidden_norm;
+  Matrix join;  // (width, 2 * width)
+  Norm norm;
+};
+
 // Reads the residual stream, computes, and adds to it.
-using Sublayer = std::variant<Attention, FeedForward, Mixture, Recurrence, ShortConvolution, Altup>;
+using Sublayer = std::variant<Attention, FeedForward, Mixture, Recurrence, ShortConvolution, Altup, NextHead>;
 
 // std::visit(Overloaded{[](const Attention&) {}, ...}, sublayer): one function per kind, and none may be missing.
 template <class... Functions>
@@ -418,12 +429,19 @@ void each_attention(const Model& model, auto&& f) {
       if (const Attention* attention = std::get_if<Attention>(&sublayer)) f(*attention);
 }
 
+// The head for multi-token prediction; null where there is none.
+inline const NextHead* next_head(const Model& model) {
+  return model.layers.empty() ? nullptr : model.layers.back().find<NextHead>();
+}
+// Layers without that of such a head.
+inline uint32_t own_layers(const Model& model) { return uint32_t(model.layers.size()) - (next_head(model) ? 1 : 0); }
+
 // Values of the recurrent state of a sequence: the last inputs of the convolution, then the states of all heads.
 inline uint64_t state_values(const Convolution& c) { return c.width ? (c.width - 1) * c.channels() : 0; }
 inline uint64_t state_values(const Sublayer& sublayer) {
   return std::visit(Overloaded{[](const Recurrence& r) { return state_values(r.convolution) + r.values() * r.key; },
                                [](const ShortConvolution& c) { return state_values(c.convolution); },
-                               [](const auto&) { return uint64_t(0); }},
+                               [](const NextHead& h) { return h.join.rows; }, [](const auto&) { return uint64_t(0); }},
                     sublayer);
 }
 // Bytes of the recurrent states of a sequence, in f32.
@@ -484,6 +502,7 @@ inline std::vector<SublayerMatrix> matrices_of(const Altup& a) {
   if (!a.projections.count) return {};
   return {{&a.projections.all, a.projections.count, a.projections.count}};
 }
+inline std::vector<SublayerMatrix> matrices_of(const NextHead& h) { return {{&h.join}}; }
 inline std::vector<SublayerMatrix> matrices_of(const Sublayer& sublayer) {
   return std::visit([](const auto& kind) { return matrices_of(kind); }, sublayer);
 }

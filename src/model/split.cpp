@@ -15,6 +15,7 @@ bool is_in(Place place, Place part) { return place == part || place == Place::vi
 std::string_view reads_beside_residual(const Layer& layer) {
   for (const Sublayer& sublayer : layer.sublayers) {
     if (std::holds_alternative<Altup>(sublayer)) return "several residual streams (AltUp)";
+    if (std::holds_alternative<NextHead>(sublayer)) return "a head for multi-token prediction";
     if (const auto* f = std::get_if<FeedForward>(&sublayer); f && f->token_input) return "per-layer embeddings";
     if (const auto* a = std::get_if<Attention>(&sublayer); a && a->shared_cache) return "layers that share a KV cache";
   }

@@ -45,6 +45,19 @@ TEST(Forward, SublayersOfAParallelLayerReadItsInput) {
             (Calls{"begin", "embed", "compute 0 0", "compute 0 1", "add 0 0", "add 0 1", "states", "head"}));
 }
 
+TEST(Forward, ABatchThatPredictsComputesTheHeadAlone) {
+  Model model;
+  model.layers.push_back({.sublayers = {Attention(), Mixture()}});
+  model.layers.push_back({.sublayers = {NextHead(), Attention(), FeedForward()}});
+  EXPECT_EQ(own_layers(model), 1u);
+  Recorder backend;
+  Batch batch;
+  batch.predicts = true;
+  forward(model, backend, batch);
+  EXPECT_EQ(backend.calls,
+            (Calls{"begin", "compute 1 0", "add 1 0", "compute 1 1", "add 1 1", "compute 1 2", "add 1 2", "head"}));
+}
+
 TEST(Layers, AreAskedForASublayerByItsKind) {
   Model model;
   Layer& layer = model.layers.emplace_back();

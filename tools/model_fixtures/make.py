@@ -11,6 +11,8 @@ tests/model/fixture.h says again in C++. Every weight is exact in f32, f16 and b
   context    to load it with; 0: its own
   ids, positions, logits    what goes in, and what comes out at some positions
   greedy     of models with recurrent states, 40 ids that follow, each the most likely one; of Gemma 4 and 3n, 14
+  guesses, next_logits      of models with a head for multi-token prediction, the first of `greedy`; and the logits of the
+             head at the positions, and at those of the guesses, which it reads after its own results
 """
 import json
 import math
@@ -19,6 +21,7 @@ import re
 import sys
 import tempfile
 
+import next_head
 from cases import IDS, cases
 from gemma_cases import SMALL_NORMS
 from recurrent_cases import RECURRENT
@@ -201,11 +204,11 @@ def run_bailing(name, options):
     config = {**bailing.DEFAULTS, **options}
     shapes = bailing.shapes(config)
     tensors = {key: torch.tensor(weights(key, shape, 1)).reshape(shape) for key, shape in shapes.items()}
-    return config, shapes, *choose_ids(name, lambda ids: bailing.logits(config, tensors, ids)), None
+    return config, shapes, *choose_ids(name, lambda ids: bailing.logits(config, tensors, ids)), {}
 
 
 def run(name, class_name, options, norms):
-    """config.json, the shapes in the file, ids, and the logits of all of them"""
+    """config.json, the shapes in the file, ids, the logits of all of them, and what else the fixture has"""
     import torch
     import transformers
     from safetensors.torch import load_file, save_file
@@ -221,12 +224,15 @@ def run(name, class_name, options, norms):
         shapes = {key: list(tensor.shape) for key, tensor in load_file(file).items()}
         if class_name == "InternLM2ForCausalLM":
             shapes = as_internlm2(shapes, options)
+        predicts = name.endswith("-mtp")
+        if predicts:
+            shapes = {**shapes, **next_head.shapes_of(shapes, options["hidden_size"])}
         tensors = {key: torch.tensor(weights(key, shape, norms)).reshape(shape) for key, shape in shapes.items()}
-        save_file(as_llama(tensors, options) if class_name == "InternLM2ForCausalLM" else tensors, file,
-                  {"format": "pt"})
-        more = {"experts_implementation": "eager"} if name in PRECISE else {}  # others have no f64
-        model, report = kind.from_pretrained(folder, dtype=torch.float64 if more else torch.float32,
-                                             attn_implementation="eager", output_loading_info=True, **more)
+        read = {key: tensor for key, tensor in tensors.items() if not key.startswith("mtp.")}
+        save_file(as_llama(read, options) if class_name == "InternLM2ForCausalLM" else read, file, {"format": "pt"})
+        eager = {"experts_implementation": "eager"} if name in PRECISE else {}  # others have no f64
+        model, report = kind.from_pretrained(folder, dtype=torch.float64 if eager else torch.float32,
+                                             attn_implementation="eager", output_loading_info=True, **eager)
         assert not any(report.values()), report
         if class_name == "Olmo3ForCausalLM":
             rotate_windows_unscaled(model)
@@ -234,24 +240,40 @@ def run(name, class_name, options, norms):
             norm_each_group(model)
         model.eval()
         logits_of = lambda ids: model(torch.tensor([ids]), use_cache=False).logits[0]
-        ids, logits = choose_ids(name, logits_of)
-        greedy = None
+        head = next_head.Head(model, tensors) if predicts else None
+
+        def both(ids):  # the head's experts are not chosen by a hair either
+            if head:
+                head.logits(ids, [])
+            return logits_of(ids)
+
+        ids, logits = choose_ids(name, both)
+        more = {}
         # Gemma's classes that see pictures read some ids as pictures.
         gemma = class_name.startswith(SMALL_NORMS) and class_name.endswith("ForCausalLM")
         if gemma or class_name.startswith(RECURRENT):
-            greedy, closest = most_likely(logits_of, ids, 14 if gemma else 40)
+            more["greedy"], closest = most_likely(logits_of, ids, 14 if gemma else 40)
             assert closest > 1e-4, closest
+        if head:
+            more["guesses"] = more["greedy"][:3]
+            with torch.no_grad():
+                found = head.logits(ids, more["guesses"])
+            more["next_logits"] = rounded(found, [*POSITIONS, *range(len(ids), len(found))])
         saved = json.loads((pathlib.Path(folder) / "config.json").read_text())
         if theirs != class_name:
             saved = {**options, "architectures": [class_name], "rms_norm_eps": saved["rms_norm_eps"]}
-    return saved, shapes, ids, logits, greedy
+    return saved, shapes, ids, logits, more
+
+
+def rounded(logits, rows):
+    return [[float(f"{value:.7g}") for value in logits[row].tolist()] for row in rows]
 
 
 def make(name, class_name, options):
     near_zero = ("Gemma", "NemotronFor", "Qwen3Next", "Qwen3_5")
     norms = 0.5 if class_name.startswith(SMALL_NORMS) else 0 if class_name.startswith(near_zero) else 1
     found = run_bailing(name, options) if "Bailing" in class_name else run(name, class_name, options, norms)
-    saved, shapes, ids, logits, greedy = found
+    saved, shapes, ids, logits, more = found
     text = saved.get("text_config", saved)
     kinds = text.get("layers_block_type")
     layers = len(kinds) if kinds else text.get("num_hidden_layers", text.get("n_layer", text.get("n_layers")))
@@ -259,8 +281,7 @@ def make(name, class_name, options):
             "experts": len({found[1] for tensor in shapes if (found := re.search(r"experts\.(\d+)\.", tensor))}),
             "context": CONTEXTS.get(name, 0), "norms": norms, "tensors": patterns(shapes, layers), "ids": ids,
             "positions": POSITIONS,
-            "logits": [[float(f"{value:.7g}") for value in logits[at].tolist()] for at in POSITIONS],
-            **({"greedy": greedy} if greedy else {})}
+            "logits": rounded(logits, POSITIONS), **more}
 
 
 def write_fixtures(usage, chosen, make_one, show):

@@ -33,6 +33,19 @@ void Description::add(std::string name, std::vector<float> values) {
   tensors.push_back({std::move(name), {values.size()}, {}, {}, {}, {}, {}, std::move(values)});
 }
 
+void Description::take_next_head() {
+  tensors.insert(tensors.end(), next_head.begin(), next_head.end());
+  set("block_count", metadata.integer(architecture + ".block_count") + 1);
+  set("nextn_predict_layers", uint64_t{1});
+  if (const Array* found = metadata.find_array(architecture + ".attention.recurrent_layers")) {
+    std::vector<bool> recurrent;
+    for (const int64_t layer : found->integers()) recurrent.push_back(layer != 0);
+    recurrent.push_back(false);
+    set("attention.recurrent_layers", Value(Array::of(recurrent)));
+  }
+  std::erase(unneeded, "mtp.");
+}
+
 Layer::Layer(Description& description, std::string_view file_layers, uint64_t number)
     : to(description), gguf(fmt::format("blk.{}.", number)), file(fmt::format("{}.{}.", file_layers, number)) {}
 

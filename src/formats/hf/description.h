@@ -87,6 +87,8 @@ struct Description {
   // Keys of metadata, and the tensors of one value each in the file that are their list.
   std::vector<std::pair<std::string, std::vector<std::string>>> lists;
   bool text_only = false;  // the class has more than the model described: pictures, sound
+  // The tensors of the head for multi-token prediction, a layer more. Files have all of them or none.
+  std::vector<Wanted> next_head;
 
   explicit Description(std::string_view name);
   void set(std::string_view key, Value value);  // <architecture>.<key>
@@ -94,6 +96,8 @@ struct Description {
   void set(std::string_view key, double value) { set(key, Value(static_cast<float>(value))); }
   void add(std::string name, std::string source, Shape shape, Change change = {});
   void add(std::string name, std::vector<float> values);
+  // The model has its next_head: its tensors are wanted, and the metadata counts its layer.
+  void take_next_head();
 };
 
 // The tensors of one layer, whose names begin with `gguf` and `file`.

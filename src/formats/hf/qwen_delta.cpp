@@ -119,7 +119,9 @@ Description describe_delta(Config& config, std::string_view architecture, const 
   config.expect("hidden_act", {"silu"}, "silu");
   config.expect("attention_bias", {false}, false);
   config.expect("attn_output_gate", {true}, true);
-  config.ignore({"mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"});
+  config.ignore({"mamba_ssm_dtype"});
+  const uint64_t predicting = config.count("mtp_num_hidden_layers", 1);  // Qwen3-Next does not say that it is 1
+  const bool own_embeddings = config.boolean("mtp_use_dedicated_embeddings", false);
   const DeltaNet net = read_delta_net(config);
   const std::vector<bool> full = read_full_layers(config, sizes);
   const RopeDefaults rope_defaults{.theta = 10000,
@@ -150,22 +152,33 @@ Description describe_delta(Config& config, std::string_view architecture, const 
     put_qwen_mixture(to, mixture, config.integer("num_experts_per_tok", used), config.boolean("norm_topk_prob", true),
                      true);
   }
-  to.unneeded.push_back("mtp.");  // layers that guess further tokens
+  to.unneeded.push_back("mtp.");  // layers that predict further tokens, where they are not taken
 
-  add_ends(to, sizes, plus_one);
-  for (uint64_t i = 0; i < sizes.layers; ++i) {
-    Layer layer(to, "model.layers", i);
+  const auto add_layer = [&](Layer layer, bool attends, bool sparse) {
     layer.weight("attn_norm", "input_layernorm", {sizes.hidden}, plus_one);
-    if (full[i])
+    if (attends)
       add_gated_attention(layer, sizes);
     else
       add_delta_net(layer, sizes, net, joined);
     layer.weight("post_attention_norm", "post_attention_layernorm", {sizes.hidden}, plus_one);
-    if (usual.experts && mixture.sparse[i])
+    if (sparse)
       add_qwen_mixture(layer, sizes, mixture);
     else
       add_gated(layer, sizes);
-  }
+  };
+  add_ends(to, sizes, plus_one);
+  for (uint64_t i = 0; i < sizes.layers; ++i)
+    add_layer({to, "model.layers", i}, full[i], usual.experts && mixture.sparse[i]);
+  if (predicting != 1 || own_embeddings) return to;
+  Description head(architecture);
+  Layer layer(head, "mtp.layers", 0);
+  layer.gguf = fmt::format("blk.{}.", sizes.layers);
+  head.add(layer.gguf + "nextn.eh_proj.weight", "mtp.fc.weight", {2 * sizes.hidden, sizes.hidden});
+  head.add(layer.gguf + "nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight", {sizes.hidden}, plus_one);
+  head.add(layer.gguf + "nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight", {sizes.hidden}, plus_one);
+  head.add(layer.gguf + "nextn.shared_head_norm.weight", "mtp.norm.weight", {sizes.hidden}, plus_one);
+  add_layer(layer, true, usual.experts != 0);
+  to.next_head = std::move(head.tensors);
   return to;
 }
 
