@@ -22,12 +22,11 @@ EngineOptions with_clock(EngineOptions options) {
 }
 
 std::unique_ptr<Draft> make_draft(const model::Model& model, const EngineOptions& options) {
-  if (!options.draft) return nullptr;
   const model::Model& draft = *options.draft->model;
   if (draft.vocabulary != model.vocabulary)
     throw Error("{}: expected a draft with the vocabulary of {} tokens that {} has, found {}", draft.name,
                 model.vocabulary, model.name, draft.vocabulary);
-  return std::make_unique<Draft>(*options.draft, options.prefix_cache, options.now);
+  return std::make_unique<ModelDraft>(*options.draft, options.prefix_cache, options.now);
 }
 
 // Tokens see later ones in an encoder: a text is computed in one batch.
@@ -50,7 +49,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       options_(with_clock(std::move(options))),
       context_(largest_text(model, limits)),
       cache_(limits, options_.prefix_cache && model::is_causal(model)),
-      draft_(make_draft(model, options_)),
+      draft_(options_.draft ? make_draft(model, options_) : make_head_draft()),
       schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
                 !model::is_causal(model)) {
   if (limits.rows < 2 || context_ == 0)
@@ -61,6 +60,11 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
   metrics_.blocks_all = limits.kv_blocks;
   metrics_.block_tokens = limits.block_tokens;
   metrics_.slots_all = limits.state_slots;
+}
+
+std::unique_ptr<Draft> Engine::State::make_head_draft() const {
+  if (!model::next_head(model_) || options_.max_predicted == 0) return nullptr;
+  return std::make_unique<HeadDraft>(model_, backend_, limits_, options_.max_predicted, batch_number_, options_.now);
 }
 
 void Engine::State::expect_possible(const Request& request) const {

@@ -54,7 +54,10 @@ struct EngineOptions {
   bool prefix_cache = true;
   Speculation speculation = Speculation::automatic;  // for requests that leave it automatic
   std::optional<DraftModel> draft;                   // speculation is by the draft, too
-  std::function<double()> now;                       // seconds, called from any thread; empty: the steady clock
+  // Where the model has a head for multi-token prediction (model::NextHead) and there is no draft, speculation is by
+  // the head: how many tokens at once.
+  uint32_t max_predicted = 3;
+  std::function<double()> now;  // seconds, called from any thread; empty: the steady clock
 };
 
 class Engine {

@@ -4,7 +4,8 @@
 #include <atomic>
 #include <unordered_map>
 
-#include "engine/draft.h"
+#include "engine/draft_head.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
 #include "engine/kv_cache.h"
 #include "engine/pace.h"
@@ -37,6 +38,8 @@ class Engine::State {
   Metrics metrics_;
 
  private:
+  std::unique_ptr<Draft> make_head_draft() const;  // null: the model has no head
+
   // engine.cpp: how completions end
   void request_end(Sequence& s, FinishReason finish_reason, const std::string& reason);
   bool end_requested();
@@ -87,6 +90,7 @@ class Engine::State {
   const uint32_t context_;
   Pace pace_, following_pace_;  // of batches, and of those that follow one another
   KvCache cache_;
+  uint64_t batch_number_ = 0;     // of the last one that was launched by a plan
   std::unique_ptr<Draft> draft_;  // null: there is none
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
@@ -98,6 +102,7 @@ class Engine::State {
   struct Slice {
     Sequence* sequence;  // null: it has ended
     uint32_t rows;       // of known tokens; those that it proposed follow
+    uint32_t first_row = 0;
     uint32_t outputs = 0, states = 0;
     bool picks = false;        // a token after its last row
     uint32_t constrained = 0;  // outputs that the device picks for, among tokens that a constraint allows

@@ -144,6 +144,7 @@ class Engine::State::LentTables {
 };
 
 void Engine::State::launch_planned() {
+  ++batch_number_;
   batch_.tokens.clear();
   batch_.positions.clear();
   batch_.sequences.clear();
@@ -180,6 +181,7 @@ void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
   }
   const PromptResults::Range scored = s.task.results.logits(), pooled = s.task.results.states();
   const uint32_t first = s.computed, rows = slice.rows + uint32_t(s.proposed.size());
+  slice.first_row = uint32_t(batch_.tokens.size());
   if (cache_.has_states()) batch_.slots.push_back(s.recurrent.slot);
   const std::vector<uint32_t>& types = s.task.request.types;
   if (!types.empty()) batch_.types.resize(batch_.tokens.size());  // of sequences before it that have none
@@ -248,6 +250,8 @@ void Engine::State::use_rows(const Slice& slice, uint32_t output, uint32_t state
   if (!slice.picks) return;
   if (!s.task.generates()) return end_after_prompt(s.task);
   fork(s);
+  s.result = {batch_number_, slice.first_row + slice.rows - 1};
+  for (Sequence* completion : forked_) completion->result = s.result;
   pick_tokens(s, output);
   for (Sequence* completion : forked_) pick_tokens(*completion, output);
   if (slice.sequence && flight_.batches > 1) bet_.add(schedule_.next_proposals(s));
@@ -317,6 +321,7 @@ void Engine::State::pick_tokens(Sequence& s, uint32_t output) {
       ++metrics_.accepted;
       metrics_.draft_accepted += drafted;
       ++s.computed;
+      ++s.result.row;
     }
   } catch (const std::exception& error) {
     fail(s.task, error.what());

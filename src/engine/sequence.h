@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/draft.h"
+#include "engine/draft_model.h"
 #include "engine/kv_cache.h"
 #include "engine/request.h"
 #include "engine/speculation.h"
@@ -138,6 +138,11 @@ struct Sequence {
   std::vector<uint32_t> forced = {};  // see forced_tokens()
   uint32_t forced_known = 0;          // for this many known tokens
   DraftTable draft;
+  // The model's result of the token before the last known one: the batch that computed it, and its row there.
+  struct {
+    uint64_t batch = 0;
+    uint32_t row = 0;
+  } result;
 
   // KV blocks.
   std::vector<uint32_t> blocks;                      // the block table

@@ -1,6 +1,8 @@
 // A model without layers. Its logits are a function of the text that it reads through its block table, and of nothing
 // else: a block that is shared wrongly, stale or never written changes the tokens. With slots for recurrent states they
 // are also a function of the state, which must be that of the text: any other changes the tokens too. Time is virtual.
+// A model with a head for multi-token prediction predicts what it will say itself, if what the head has in the cache
+// is that of the text, and the result that it begins with is that of the text, too.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -26,7 +28,7 @@ struct Cell {
   uint64_t depth = 0;
 };
 
-// What a slot holds: a function of all tokens up to a position.
+// What a slot holds, and a head in the cache: a function of all tokens up to a position.
 struct Recurrent {
   uint64_t text = 7;
   uint32_t tokens = 0;
@@ -54,6 +56,7 @@ class Reading {
     EXPECT_EQ(state.text, recurrent_.text) << "the state is that of another text";
     if (state != recurrent_) state_ = mixed(state_, state.text);
   }
+  const Recurrent& recurrent() const { return recurrent_; }
   void state(std::span<float> to) const {  // from -1 to 1
     for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, ~i) >> 40) * 0x1p-23f - 1;
   }
@@ -75,6 +78,12 @@ inline model::Model fake_model(uint32_t context, uint32_t vocabulary = 16, float
   return model;
 }
 
+// It needs slots.
+inline model::Model with_head(model::Model model) {
+  model.layers.push_back({.sublayers = {model::NextHead{.join = {.rows = model.width, .cols = 2 * model.width}}}});
+  return model;
+}
+
 struct Cost {  // seconds
   double step = 0.004, row = 0.0002, context = 0.0000004, noise = 0;
   double free_rows = 0;  // the first rows, which cost nothing
@@ -90,6 +99,7 @@ class FakeBackend : public IdleBackend {
       : model_(model),
         limits_(limits),
         cells_(size_t(limits.kv_blocks) * limits.block_tokens),
+        head_cells_(cells_.size()),
         slots_(limits.state_slots, {.text = 0, .tokens = ~0u}),
         random_(seed) {}
 
@@ -104,6 +114,7 @@ class FakeBackend : public IdleBackend {
     ++copied;
     const size_t size = limits_.block_tokens;
     std::copy_n(cells_.begin() + ptrdiff_t(from * size), size, cells_.begin() + ptrdiff_t(to * size));
+    std::copy_n(head_cells_.begin() + ptrdiff_t(from * size), size, head_cells_.begin() + ptrdiff_t(to * size));
   }
   void copy_state(uint32_t from, uint32_t to) override {
     EXPECT_NE(from, to);
@@ -120,18 +131,22 @@ class FakeBackend : public IdleBackend {
 
   double clock = 0;
   double* other_clock = nullptr;  // of a backend that waits for this one
-  Cost cost;
-  std::function<void(std::span<float>)> change_logits;  // of a row, before they are picked from
+  Cost cost, head_cost{.step = 0.0005, .row = 0.00004};
+  std::function<void(std::span<float>)> change_logits;       // of a row, before they are picked from
+  std::function<void(std::span<float>)> change_predictions;  // the same, of the head
+  uint64_t predicted_rows = 0;                               // of the head
   uint32_t copied = 0, copied_states = 0, kept_states = 0;
   bool copy_fault = false;         // in the next copy of a state
   size_t max_outputs = 0;          // of a batch
   uint64_t rows = 0, batches = 0;  // computed
 
  protected:
-  Cell& cell(const std::vector<uint32_t>& table, uint32_t position) {
-    return cells_.at(size_t(table.at(position / limits_.block_tokens)) * limits_.block_tokens +
-                     position % limits_.block_tokens);
+  size_t place(const std::vector<uint32_t>& table, uint32_t position) const {
+    return size_t(table.at(position / limits_.block_tokens)) * limits_.block_tokens + position % limits_.block_tokens;
   }
+  Cell& cell(const std::vector<uint32_t>& table, uint32_t position) { return cells_.at(place(table, position)); }
+  void predict(const model::Batch& batch);
+  bool has_head() const { return model::next_head(model_) != nullptr; }
   // Feeds a token and reads all up to it.
   Reading feed(const std::vector<uint32_t>& table, uint32_t token, uint32_t position, Reading before) {
     cell(table, position) = before.next(token, position);
@@ -149,7 +164,7 @@ class FakeBackend : public IdleBackend {
     std::sort(sorted.begin(), sorted.end());
     EXPECT_EQ(std::adjacent_find(sorted.begin(), sorted.end()), sorted.end()) << "two sequences share a slot";
   }
-  void pass_time(const model::Batch& batch);
+  void pass_time(const model::Batch& batch, const Cost& by);
   void fail_if_due() {  // after it has written: what is in the cache is invalid
     if (fault_.empty()) return;
     usable_ = !for_good_;
@@ -159,18 +174,21 @@ class FakeBackend : public IdleBackend {
   const model::Model& model_;
   const model::Limits limits_;
   std::vector<Cell> cells_;
+  std::vector<Recurrent> head_cells_;  // of each position: the text up to it
   std::vector<Recurrent> slots_;
+  std::vector<Reading> results_;  // of the rows of the last batch, where there is a head
+  bool predicted_ = false;        // the last batch did
   std::mt19937_64 random_;
   std::vector<float> logits_, states_;
   std::string fault_;
   bool for_good_ = false, usable_ = true;
 };
 
-inline void FakeBackend::pass_time(const model::Batch& batch) {
+inline void FakeBackend::pass_time(const model::Batch& batch, const Cost& by) {
   double positions = 0;
   for (const uint32_t position : batch.positions) positions += position + 1;
-  const double noise = 1 + cost.noise * (double(random_() >> 11) * 0x1p-52 - 1);
-  const double seconds = cost.of(double(batch.tokens.size()), positions) * noise;
+  const double noise = 1 + by.noise * (double(random_() >> 11) * 0x1p-52 - 1);
+  const double seconds = by.of(double(batch.tokens.size()), positions) * noise;
   clock += seconds;
   if (other_clock) *other_clock += seconds;
 }
@@ -182,9 +200,12 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   EXPECT_EQ(batch.positions.size(), batch.tokens.size());
   EXPECT_EQ(batch.sequences.size(), batch.tokens.size());
   EXPECT_FALSE(batch.follows || !batch.picking.empty()) << "this backend is not a device";
+  if (batch.predicts) return predict(batch);
   ++batches;
   rows += batch.tokens.size();
-  pass_time(batch);
+  pass_time(batch, cost);
+  predicted_ = false;
+  results_.clear();
   logits_.resize(batch.outputs.size() * model_.vocabulary);
   states_.resize(batch.states.size() * model_.width);
   max_outputs = std::max(max_outputs, batch.outputs.size());
@@ -212,7 +233,9 @@ inline void FakeBackend::begin(const model::Batch& batch) {
       Recurrent& own = slots_.at(batch.slots[sequence]);
       own = (position == 0 ? Recurrent() : own).next(batch.tokens[row]);
       reading.see(own);
+      if (has_head()) head_cells_.at(place(batch.blocks[sequence], position)) = own;
     }
+    if (has_head()) results_.push_back(reading);
     if (state < batch.states.size() && batch.states[state] == row)
       reading.state(std::span(states_).subspan(state++ * model_.width, model_.width));
     if (output == batch.outputs.size() || batch.outputs[output] != row) continue;
@@ -222,6 +245,35 @@ inline void FakeBackend::begin(const model::Batch& batch) {
   }
   EXPECT_EQ(output, batch.outputs.size()) << "outputs are rows, ascending";
   EXPECT_EQ(state, batch.states.size()) << "so are states";
+  fail_if_due();
+}
+
+inline void FakeBackend::predict(const model::Batch& batch) {
+  EXPECT_TRUE(has_head() && batch.slots.empty() && batch.states.empty());
+  EXPECT_EQ(batch.after.size(), batch.tokens.size());
+  predicted_rows += batch.tokens.size();
+  pass_time(batch, head_cost);
+  logits_.resize(batch.outputs.size() * model_.vocabulary);
+  EXPECT_EQ(batch.outputs.size(), batch.tokens.size());
+  const std::vector<Reading> before = std::exchange(results_, {});
+  for (uint32_t row = 0; row < batch.tokens.size(); ++row) {
+    EXPECT_EQ(batch.sequences[row], row) << "one row per sequence";
+    const std::vector<uint32_t>& table = batch.blocks[row];
+    Reading reading = before.at(batch.after[row]);
+    Recurrent text;
+    for (uint32_t i = 0; i < batch.positions[row] && !predicted_; ++i) {
+      text = text.next(cell(table, i).token);
+      EXPECT_EQ(head_cells_.at(place(table, i)), text) << "the head has another text";
+    }
+    if (batch.positions[row] > 0) reading.see(head_cells_.at(place(table, batch.positions[row] - 1)));
+    reading.read(reading.next(batch.tokens[row], batch.positions[row]));
+    head_cells_.at(place(table, batch.positions[row])) = reading.recurrent();
+    results_.push_back(reading);
+    const auto logits = std::span(logits_).subspan(row * model_.vocabulary, model_.vocabulary);
+    reading.logits(model_, logits);
+    if (change_predictions) change_predictions(logits);
+  }
+  predicted_ = true;
   fail_if_due();
 }
 

@@ -29,6 +29,7 @@ struct Traffic {
   double cached = 0.2;  // tokens of prompts that are found in the cache, at least, for each one that is computed
   std::optional<model::Limits> draft;  // of a draft model
   double draft_right = 1;              // part of its logits that are those of the model
+  std::optional<double> head_right;    // the same, of the model's own head for multi-token prediction
 };
 
 struct Tally {
@@ -38,6 +39,13 @@ struct Tally {
   engine::Metrics metrics;
 };
 
+// Changes the logits of rows, but for a part of them.
+inline std::function<void(std::span<float>)> wrong_logits(double right, uint64_t seed) {
+  return [right, random = std::mt19937_64(seed)](std::span<float> logits) mutable {
+    if (double(random() >> 11) * 0x1p-53 >= right) logits[random() % logits.size()] += 9;
+  };
+}
+
 template <class Backend = FakeBackend>
 class Simulation {
  public:
@@ -45,8 +53,9 @@ class Simulation {
       : traffic_(traffic),
         random_(seed),
         model_(fake_model(traffic.context, 16, traffic.repetition)),
-        backend_(model_, traffic.limits, seed) {
+        backend_(traffic.head_right ? (model_ = with_head(model_)) : model_, traffic.limits, seed) {
     backend_.cost = traffic.cost;
+    if (traffic.head_right) backend_.change_predictions = wrong_logits(*traffic.head_right, seed);
     engine::EngineOptions options = traffic.options;
     options.now = [this] { return backend_.clock; };
     if (traffic.draft) add_draft(options, seed);
@@ -92,9 +101,7 @@ class Simulation {
     draft_.emplace(model_, *traffic_.draft, seed);
     draft_->other_clock = &backend_.clock;
     draft_->cost = {.step = 0.0005, .row = 0.00004, .noise = 0.1};
-    draft_->change_logits = [this, random = std::mt19937_64(seed)](std::span<float> logits) mutable {
-      if (double(random() >> 11) * 0x1p-53 >= traffic_.draft_right) logits[random() % logits.size()] += 9;
-    };
+    draft_->change_logits = wrong_logits(traffic_.draft_right, seed);
     options.draft = {.model = &model_, .backend = &*draft_, .limits = *traffic_.draft};
   }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 #include <memory>
+#include <numeric>
 
 #include "engine/sampling/sampler.h"
 #include "model/backend.h"
@@ -81,6 +82,8 @@ class DeviceBackend : public Inner {
       EXPECT_TRUE(followable_) << "the batch before cannot be followed";
       EXPECT_LT(waiting_.size(), max_in_flight());
       EXPECT_TRUE(batch.tokens.empty() && batch.blocks.empty() && batch.picking.empty()) << "nothing is sent";
+      EXPECT_EQ(batch.predicts, batch_.predicts);
+      std::iota(batch_.after.begin(), batch_.after.end(), 0u);
       ++followed;
       for (size_t i = 0; i < batch_.tokens.size(); ++i) {
         const uint32_t id = last_picks_[i]->id;

@@ -1,6 +1,6 @@
 // A second model proposes tokens: the answers are those without it, however often it is right, and it takes no more
 // time and memory than it may.
-#include "engine/draft.h"
+#include "engine/draft_model.h"
 
 #include <gtest/gtest.h>
 
@@ -32,9 +32,7 @@ struct DraftFixture : EngineFixture<Backend> {
         draft(draft_model, with.draft_limits.value_or(with.limits)) {
     draft.other_clock = &this->backend.clock;
     draft.cost = {.step = 0.0005, .row = 0.00004};
-    draft.change_logits = [right = with.right, random = std::mt19937_64(1)](std::span<float> logits) mutable {
-      if (double(random() >> 11) * 0x1p-53 >= right) logits[random() % logits.size()] += 9;
-    };
+    draft.change_logits = wrong_logits(with.right, 1);
     EngineOptions options = with.engine;
     options.now = [this] { return this->backend.clock; };
     options.draft = {.model = &draft_model,
