@@ -78,8 +78,8 @@ void Attend::plan(const model::Batch& batch, const model::Attention& a) {
   }
 }
 
-void Attend::run(const model::Batch& batch, const model::Attention& a, const KvCache& cache, const Rows& q,
-                 const HeadResults& out) {
+void Attend::run(const model::Batch& batch, const model::BlockTables& tables, const model::Attention& a,
+                 const KvCache& cache, const Rows& q, const HeadResults& out) {
   find_seen(batch, a);
   plan(batch, a);
   scratch_.resize(team_.threads());
@@ -94,16 +94,17 @@ void Attend::run(const model::Batch& batch, const model::Attention& a, const KvC
   const bool by_span = items_.size() < few_items(team_.threads()) &&
                        std::any_of(items_.begin(), items_.end(), [](const Item& item) { return item.spans > 1; });
   if (by_span)
-    run_by_span(batch, cache, q, finish);
+    run_by_span(batch, tables, cache, q, finish);
   else
-    run_whole(batch, cache, q, finish);
+    run_whole(batch, tables, cache, q, finish);
 }
 
 template <class Finish>
-void Attend::run_whole(const model::Batch& batch, const KvCache& cache, const Rows& q, Finish&& finish) {
+void Attend::run_whole(const model::Batch& batch, const model::BlockTables& tables, const KvCache& cache, const Rows& q,
+                       Finish&& finish) {
   team_.run(items_.size(), [&](uint64_t index, uint32_t thread) {
     Scratch& scratch = scratch_[thread];
-    walk(batch, cache, q, items_[index], scratch);
+    walk(batch, tables, cache, q, items_[index], scratch);
     finish(items_[index], scratch.softmax.data(), scratch.out.data());
   });
 }
@@ -111,7 +112,8 @@ void Attend::run_whole(const model::Batch& batch, const KvCache& cache, const Ro
 // Some spans of all items at a time: an item has a place for its state so far and for `at_once` spans to be merged
 // with it; its first span is its first state.
 template <class Finish>
-void Attend::run_by_span(const model::Batch& batch, const KvCache& cache, const Rows& q, Finish&& finish) {
+void Attend::run_by_span(const model::Batch& batch, const model::BlockTables& tables, const KvCache& cache,
+                         const Rows& q, Finish&& finish) {
   const uint32_t size = cache.head().value_head;
   uint64_t states = 0;
   uint32_t most = 0;
@@ -144,7 +146,7 @@ void Attend::run_by_span(const model::Batch& batch, const KvCache& cache, const 
     team_.run(pieces_.size(), [&](uint64_t index, uint32_t thread) {
       const Item& piece = pieces_[index];
       Scratch& scratch = scratch_[thread];
-      walk(batch, cache, q, piece, scratch);
+      walk(batch, tables, cache, q, piece, scratch);
       std::copy(scratch.softmax.begin(), scratch.softmax.end(), partial_.begin() + long(piece.partial));
       std::copy(scratch.out.begin(), scratch.out.end(), partial_out_.begin() + long(piece.partial * size));
     });
@@ -164,8 +166,8 @@ void Attend::run_by_span(const model::Batch& batch, const KvCache& cache, const 
   }
 }
 
-void Attend::walk(const model::Batch& batch, const KvCache& cache, const Rows& q, const Item& item,
-                  Scratch& scratch) const {
+void Attend::walk(const model::Batch& batch, const model::BlockTables& tables, const KvCache& cache, const Rows& q,
+                  const Item& item, Scratch& scratch) const {
   AttendHead head = cache.head();
   const uint32_t kv_head = item.head / head.group, blocks_of_span = span_blocks(limits_);
   head.group = item.heads;
@@ -178,7 +180,7 @@ void Attend::walk(const model::Batch& batch, const KvCache& cache, const Rows& q
   scratch.softmax.assign(item.states(), nothing);
   scratch.out.assign(item.states() * head.value_head, 0);
 
-  const std::vector<uint32_t>& blocks = batch.blocks[batch.sequences[item.row]];
+  const std::vector<uint32_t>& blocks = tables[batch.sequences[item.row]];
   const uint32_t first_block = scratch.rows.front().first / head.tokens, last = scratch.rows.back().last;
   for (uint32_t span = item.first_span; span < item.first_span + item.spans; ++span) {
     const bool first = span == item.first_span;  // its state is the state so far

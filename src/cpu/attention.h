@@ -22,8 +22,9 @@ class Attend {
   Attend(const Isa& isa, Team& team, const model::Limits& limits) : isa_(isa), team_(team), limits_(limits) {}
 
   // The attention of the rows of q (heads, head) over the cache.
-  void run(const model::Batch& batch, const model::Attention& attention, const KvCache& cache, const Rows& q,
-           const HeadResults& out);
+  // `tables`: those of the batch that the cache has.
+  void run(const model::Batch& batch, const model::BlockTables& tables, const model::Attention& attention,
+           const KvCache& cache, const Rows& q, const HeadResults& out);
 
   // Bytes of scratch for all threads, at most.
   static uint64_t scratch_bytes(const model::Attention& attention, const model::Limits& limits, uint32_t threads);
@@ -47,10 +48,13 @@ class Attend {
   void plan(const model::Batch& batch, const model::Attention& attention);
   // f(item, its state) for each item, on several threads; or each span of all items first.
   template <class Finish>
-  void run_whole(const model::Batch& batch, const KvCache& cache, const Rows& q, Finish&& finish);
+  void run_whole(const model::Batch& batch, const model::BlockTables& tables, const KvCache& cache, const Rows& q,
+                 Finish&& finish);
   template <class Finish>
-  void run_by_span(const model::Batch& batch, const KvCache& cache, const Rows& q, Finish&& finish);
-  void walk(const model::Batch& batch, const KvCache& cache, const Rows& q, const Item& item, Scratch& scratch) const;
+  void run_by_span(const model::Batch& batch, const model::BlockTables& tables, const KvCache& cache, const Rows& q,
+                   Finish&& finish);
+  void walk(const model::Batch& batch, const model::BlockTables& tables, const KvCache& cache, const Rows& q,
+            const Item& item, Scratch& scratch) const;
 
   const Isa& isa_;
   Team& team_;

@@ -56,6 +56,7 @@ class Cpu : public model::Backend {
             "a block for every position");
     for (const std::vector<uint32_t>& blocks : batch.blocks)
       for (const uint32_t block : blocks) check(block < limits_.kv_blocks, "blocks of the cache");
+    model::check_window_blocks(batch, limits_);
     for (const auto* wanted : {&batch.outputs, &batch.states})
       for (const uint32_t row : *wanted) check(row < rows_, "outputs and states of rows of the batch");
     check(!batch.predicts || (model::next_head(model_) && batch.after.size() == rows_),
@@ -138,17 +139,26 @@ class Cpu : public model::Backend {
   }
 
   void copy_block(uint32_t from, uint32_t to) override {
-    for (KvCache& cache : caches_) cache.copy(from, to);
+    for (size_t i = 0; i < caches_.size(); ++i)
+      if (!of_windows_[i]) caches_[i].copy(from, to);
+  }
+  void copy_window_block(uint32_t from, uint32_t to) override {
+    for (size_t i = 0; i < caches_.size(); ++i)
+      if (of_windows_[i]) caches_[i].copy(from, to);
   }
   void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
 
  private:
   void make_caches() {
     const std::vector<uint32_t> numbers = model::kv_cache_numbers(model_);
+    const std::vector<bool> of_windows = model::kv_caches_of_windows(model_);
     caches_.reserve(numbers.size());
     model::each_attention(model_, [&](const model::Attention& a) {
-      const auto first = std::find(numbers.begin(), numbers.end(), numbers[caches_.size()]) - numbers.begin();
-      caches_.emplace_back(a, limits_, size_t(first) < caches_.size() ? &caches_[size_t(first)] : nullptr);
+      const uint32_t number = numbers[caches_.size()];
+      const auto first = std::find(numbers.begin(), numbers.end(), number) - numbers.begin();
+      of_windows_.push_back(limits_.window_blocks && of_windows[number]);
+      caches_.emplace_back(a, limits_, model::blocks_of_cache(limits_, of_windows[number]),
+                           size_t(first) < caches_.size() ? &caches_[size_t(first)] : nullptr);
     });
   }
   // Rows for the largest sublayer of each kind, in the forms that their weights need.
@@ -362,16 +372,20 @@ class Cpu : public model::Backend {
     write_cache(w);
     if (a.laurel) project_laurel(w);
     if (a.latent) {
-      attend_.run(*batch_, a, caches_[w.index], q_,
+      attend_.run(*batch_, tables_of(w), a, caches_[w.index], q_,
                   {by_head_.row(0), uint64_t(a.heads) * by_head_.cols(), by_head_.cols()});
       raise_values(w);
     } else {
-      attend_.run(*batch_, a, caches_[w.index], q_, {attended_.row(0), attended_.cols(), a.value_head});
+      attend_.run(*batch_, tables_of(w), a, caches_[w.index], q_, {attended_.row(0), attended_.cols(), a.value_head});
     }
     team_.run(rows_, [&](uint64_t i, uint32_t) {
       if (w.gate) isa_.gate(gate_.row(i), attended_.row(i), uint32_t(a.gate.rows));
       attended_.finish(i, isa_);
     });
+  }
+
+  const model::BlockTables& tables_of(const AttentionWeights& w) const {
+    return of_windows_[w.index] ? batch_->window_blocks : batch_->blocks;
   }
 
   // A block has neighbouring positions of a head in one cache line: many rows are dealt out by heads, 32 rows at a
@@ -383,7 +397,7 @@ class Cpu : public model::Backend {
       const uint32_t first = uint32_t(item / parts) * rows, first_head = uint32_t(item % parts) * heads;
       for (uint32_t row = first; row < std::min(first + rows, rows_); ++row) {
         const uint32_t position = batch_->positions[row];
-        const uint32_t block = batch_->blocks[batch_->sequences[row]][position / limits_.block_tokens];
+        const uint32_t block = tables_of(w)[batch_->sequences[row]][position / limits_.block_tokens];
         for (uint32_t h = first_head; a.fills_cache() && h < first_head + heads; ++h)
           caches_[w.index].put(isa_, h, block, position % limits_.block_tokens, k_.row(row), v_.row(row));
         const float factor = factor_of(a.temperature, position);
@@ -792,6 +806,7 @@ class Cpu : public model::Backend {
   Rotations rotations_;
   RecurrentStates recurrent_;
   std::vector<KvCache> caches_;          // of each attention
+  std::vector<bool> of_windows_;         // of each: whether its blocks are those of windows
   const model::Batch* batch_ = nullptr;  // of the step under way
   uint32_t rows_ = 0;
   bool computed_ = false;      // a result waits for result()

@@ -24,7 +24,7 @@ uint64_t scale_bytes_of(KvFormat format, uint64_t tokens, uint32_t head) {
 
 }  // namespace
 
-KvCache::KvCache(const model::Attention& a, const model::Limits& limits, const KvCache* shared)
+KvCache::KvCache(const model::Attention& a, const model::Limits& limits, uint32_t blocks, const KvCache* shared)
     : head_{a.head,
             a.value_head,
             a.heads / a.kv_heads,
@@ -35,7 +35,7 @@ KvCache::KvCache(const model::Attention& a, const model::Limits& limits, const K
             a.values_in_keys(),
             a.slopes.empty() ? nullptr : a.slopes.data()},
       kv_heads_(a.kv_heads),
-      blocks_(limits.kv_blocks),
+      blocks_(blocks),
       format_(limits.kv),
       key_count_(bytes_of(format_, head_.stride, a.head)),
       value_count_(a.values_in_keys() ? 0 : bytes_of(format_, head_.tokens, a.value_head)),

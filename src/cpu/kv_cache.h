@@ -13,8 +13,9 @@ namespace heddle::cpu {
 // says.
 class KvCache {
  public:
-  // In the memory of `shared`, a cache for an attention of the same shape, unless it is null.
-  KvCache(const model::Attention& attention, const model::Limits& limits, const KvCache* shared = nullptr);
+  // With as many blocks, in the memory of `shared`, a cache for an attention of the same shape, unless it is null.
+  KvCache(const model::Attention& attention, const model::Limits& limits, uint32_t blocks,
+          const KvCache* shared = nullptr);
 
   // Of the keys (kv_heads, head) and values (kv_heads, value_head) of one position, those of a kv head; values that are
   // in the keys are not read.

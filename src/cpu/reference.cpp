@@ -183,15 +183,17 @@ void as_kept(Vector& x, uint32_t head) {
 // Keys and values, by block and position in it.
 struct ReferenceKv {
   Vector keys, values;
+  bool of_windows;  // its blocks are those of windows
 };
 
 class Reference : public Backend {
  public:
   Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits), recurrent_(model, limits) {
-    const uint64_t tokens = uint64_t(limits.kv_blocks) * limits.block_tokens;
-    each_kv_cache(model, [&](const Attention& a) {
-      caches_.push_back(
-          {Vector(tokens * a.kv_heads * a.head), Vector(a.values_in_keys() ? 0 : tokens * a.kv_heads * a.value_head)});
+    each_kv_cache(model, [&](const Attention& a, bool of_windows) {
+      const uint64_t tokens = uint64_t(blocks_of_cache(limits, of_windows)) * limits.block_tokens;
+      caches_.push_back({Vector(tokens * a.kv_heads * a.head),
+                         Vector(a.values_in_keys() ? 0 : tokens * a.kv_heads * a.value_head),
+                         of_windows && limits.window_blocks > 0});
     });
     const std::vector<uint32_t> numbers = kv_cache_numbers(model);
     each_attention(model, [&](const Attention& a) { cache_of_.emplace(&a, numbers[cache_of_.size()]); });
@@ -214,6 +216,7 @@ class Reference : public Backend {
       check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
             "a block for every position");
     check(!batch.predicts || (next_head(model_) && batch.after.size() == rows), "a batch that the model can predict");
+    check_window_blocks(batch, limits_);
     batch_ = &batch;
     recurrent_.begin(batch);
     computed_ = false;
@@ -327,15 +330,8 @@ class Reference : public Backend {
     }
   }
 
-  void copy_block(uint32_t from, uint32_t to) override {
-    check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
-    if (from == to) return;
-    for (ReferenceKv& cache : caches_)
-      for (Vector* all : {&cache.keys, &cache.values}) {
-        const size_t size = all->size() / limits_.kv_blocks;
-        std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
-      }
-  }
+  void copy_block(uint32_t from, uint32_t to) override { copy_blocks(false, limits_.kv_blocks, from, to); }
+  void copy_window_block(uint32_t from, uint32_t to) override { copy_blocks(true, limits_.window_blocks, from, to); }
   void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
 
  private:
@@ -458,9 +454,22 @@ class Reference : public Backend {
     for (uint32_t i = 0; i < a.others; ++i) add_scaled(others_[i][row], change, 1 + c[i + 1]);
   }
 
-  uint64_t slot_of(uint32_t sequence, uint32_t position) const {
-    return uint64_t(batch_->blocks[sequence][position / limits_.block_tokens]) * limits_.block_tokens +
-           position % limits_.block_tokens;
+  uint64_t slot_of(const ReferenceKv& cache, uint32_t sequence, uint32_t position) const {
+    const auto& tables = cache.of_windows ? batch_->window_blocks : batch_->blocks;
+    const uint32_t block = tables[sequence][position / limits_.block_tokens];
+    check(block != no_block, "a block for every position that is seen");
+    return uint64_t(block) * limits_.block_tokens + position % limits_.block_tokens;
+  }
+  void copy_blocks(bool of_windows, uint32_t count, uint32_t from, uint32_t to) {
+    check(from < count && to < count, "blocks of the cache");
+    if (from == to) return;
+    for (ReferenceKv& cache : caches_) {
+      if (cache.of_windows != of_windows) continue;
+      for (Vector* all : {&cache.keys, &cache.values}) {
+        const size_t size = all->size() / count;
+        std::copy_n(all->begin() + long(from * size), size, all->begin() + long(to * size));
+      }
+    }
   }
 
   // q, k and v of all rows, k and v to the cache, then each head of each row.
@@ -479,7 +488,7 @@ class Reference : public Backend {
         for (float& value : q_[i]) value = static_cast<float>(value * (1 + double(t.scale) * std::log(1 + steps)));
       }
       if (!a.fills_cache()) continue;
-      const uint64_t slot = slot_of(batch_->sequences[i], batch_->positions[i]);
+      const uint64_t slot = slot_of(cache, batch_->sequences[i], batch_->positions[i]);
       if (limits_.kv == KvFormat::q8) as_kept(k[i], a.head);
       std::copy(k[i].begin(), k[i].end(), cache.keys.begin() + long(slot * k[i].size()));
       if (a.values_in_keys()) continue;
@@ -597,7 +606,7 @@ class Reference : public Backend {
     const auto [first, last] = seen(a, row);
     const float* q = q_[row].data() + uint64_t(head) * a.head;
     const auto key = [&](uint32_t p) {
-      return cache.keys.data() + (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.head;
+      return cache.keys.data() + (slot_of(cache, batch_->sequences[row], p) * a.kv_heads + kv) * a.head;
     };
     std::vector<double> scores;
     for (uint32_t p = first; p <= last; ++p) {
@@ -612,9 +621,10 @@ class Reference : public Backend {
     softmax(scores);
     std::vector<double> sum(a.value_head);
     for (uint32_t p = first; p <= last; ++p) {
-      const float* v = a.values_in_keys() ? key(p)
-                                          : cache.values.data() +
-                                                (slot_of(batch_->sequences[row], p) * a.kv_heads + kv) * a.value_head;
+      const float* v =
+          a.values_in_keys()
+              ? key(p)
+              : cache.values.data() + (slot_of(cache, batch_->sequences[row], p) * a.kv_heads + kv) * a.value_head;
       for (uint32_t i = 0; i < a.value_head; ++i) sum[i] += scores[p - first] * v[i];
     }
     float* out = attended_[row].data() + uint64_t(head) * a.value_head;

@@ -48,17 +48,22 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       limits_(limits),
       options_(with_clock(std::move(options))),
       context_(largest_text(model, limits)),
-      cache_(limits, options_.prefix_cache && model::is_causal(model)),
+      cache_(limits, limits.window_blocks ? model::windows_of(model) : model::Windows(),
+             options_.prefix_cache && model::is_causal(model)),
       draft_(options_.draft ? make_draft(model, options_) : make_head_draft()),
       schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
                 !model::is_causal(model)) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
+  if (const uint32_t least = cache_.min_window_blocks(); limits.window_blocks > 0 && limits.window_blocks < least)
+    throw Error("expected at least {} blocks of windows for batches of {} rows, found {}", least, limits.rows,
+                limits.window_blocks);
   if (options_.max_prompt_logits == 0) throw Error("expected max_prompt_logits above 0, found 0");
   if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 seconds, found {}", options_.max_stall);
   metrics_.blocks_all = limits.kv_blocks;
   metrics_.block_tokens = limits.block_tokens;
+  metrics_.windows_all = limits.window_blocks;
   metrics_.slots_all = limits.state_slots;
 }
 

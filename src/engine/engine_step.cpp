@@ -44,6 +44,8 @@ bool Engine::State::step() {
   metrics_.draft_faults = draft_ ? draft_->faults() : 0;
   metrics_.blocks_cached = cache_.blocks().cached();
   metrics_.blocks_in_use = cache_.blocks().count() - cache_.blocks().free();
+  metrics_.windows_cached = cache_.windows().cached();
+  metrics_.windows_in_use = cache_.windows().count() - cache_.windows().free();
   metrics_.slots_in_use = cache_.slots().count() - cache_.slots().free();
   metrics_.snapshots = cache_.slots().snapshots();
   metrics_.snapshots_taken = cache_.slots().kept();
@@ -78,7 +80,8 @@ uint32_t Engine::State::batches_ahead(std::span<const Planned> plan) {
       std::count_if(plan.begin(), plan.end(), changes_logits) > backend_.max_followed_changes())
     return 1;
   uint32_t batches = plan.size() == 1 ? max_following_alone : max_following;
-  const uint32_t blocks_each = cache_.blocks().free() / uint32_t(plan.size());
+  uint32_t blocks_each = cache_.blocks().free() / uint32_t(plan.size());
+  if (cache_.has_windows()) blocks_each = std::min(blocks_each, cache_.windows().free() / uint32_t(plan.size()));
   for (const Planned& p : plan) {
     Sequence& s = *p.sequence;
     batches = std::min({batches, s.task.request.max_tokens - s.generated, context_ - s.computed});
@@ -129,6 +132,7 @@ class Engine::State::LentTables {
  public:
   explicit LentTables(State& state) : state_(state) {
     state_.batch_.blocks.resize(state_.flight_.slices.size());
+    if (state_.cache_.has_windows()) state_.batch_.window_blocks.resize(state_.flight_.slices.size());
     swap();
   }
   ~LentTables() { swap(); }
@@ -137,8 +141,11 @@ class Engine::State::LentTables {
 
  private:
   void swap() {
-    for (size_t i = 0; i < state_.batch_.blocks.size(); ++i)
-      state_.batch_.blocks[i].swap(state_.flight_.slices[i].sequence->blocks);
+    for (size_t i = 0; i < state_.batch_.blocks.size(); ++i) {
+      Sequence& s = *state_.flight_.slices[i].sequence;
+      state_.batch_.blocks[i].swap(s.blocks);
+      if (state_.cache_.has_windows()) state_.batch_.window_blocks[i].swap(s.windows);
+    }
   }
   State& state_;
 };
@@ -164,6 +171,7 @@ void Engine::State::launch_planned() {
   const LentTables lent(*this);
   const OnDevice timed(*this);
   for (const auto& [from, to] : cache_.take_copies()) backend_.copy_block(from, to);
+  for (const auto& [from, to] : cache_.take_window_copies()) backend_.copy_window_block(from, to);
   // A copy that fails is made before the next batch: not all that wait for one are in this batch, and fail with it.
   for (std::vector<KvCache::Copy>& copies = cache_.state_copies(); !copies.empty(); copies.erase(copies.begin()))
     backend_.copy_state(copies.front().from, copies.front().to);
@@ -292,12 +300,13 @@ void Engine::State::fork(Sequence& first) {
     if (s->state != Sequence::State::pending) continue;
     s->share_prompt(first);
     in_step_.push_back(s.get());
-    std::optional<KvCache::Copy> copy;
-    if (cache_.fork(first, *s, copy))
+    KvCache::Copies copies;
+    if (cache_.fork(first, *s, copies))
       schedule_.run(*s);
     else
       schedule_.wait(*s);
-    if (copy) backend_.copy_block(copy->from, copy->to);
+    if (copies.block) backend_.copy_block(copies.block->from, copies.block->to);
+    if (copies.window) backend_.copy_window_block(copies.window->from, copies.window->to);
     forked_.push_back(s.get());
   }
 }

@@ -1,5 +1,4 @@
-// Blocks that no sequence holds are a stack of empty ones, and a list of cached ones in the order in which they were
-// dropped. In a block table, the first `published` blocks can be found by others. Blocks up to `computed` may be
+// In a block table, the first `published` blocks can be found by others. Blocks up to `computed` may be
 // shared; those after it belong to one sequence, which writes to them.
 #include "engine/kv_cache.h"
 
@@ -25,51 +24,7 @@ uint64_t KvBlocks::hash_of(uint64_t before, std::span<const uint32_t> tokens) {
 }
 
 KvBlocks::KvBlocks(uint32_t count, uint32_t block_tokens, Hash hash)
-    : block_tokens_(block_tokens), hash_(hash), each_(count), tokens_(size_t(count) * block_tokens) {
-  for (uint32_t block = count; block > 0; --block) empty_.push_back(block - 1);
-}
-
-void KvBlocks::add_to_cached(uint32_t block) {
-  Block& it = each_[block];
-  it.older = newest_;
-  it.newer = none;
-  (newest_ == none ? oldest_ : each_[newest_].newer) = block;
-  newest_ = block;
-  ++cached_;
-}
-
-void KvBlocks::remove_from_cached(uint32_t block) {
-  const Block& it = each_[block];
-  (it.older == none ? oldest_ : each_[it.older].newer) = it.newer;
-  (it.newer == none ? newest_ : each_[it.newer].older) = it.older;
-  --cached_;
-}
-
-std::optional<uint32_t> KvBlocks::allocate() {
-  if (empty_.empty()) {
-    if (oldest_ == none) return std::nullopt;
-    forget(oldest_);
-  }
-  const uint32_t block = empty_.back();
-  empty_.pop_back();
-  each_[block].holders = 1;
-  return block;
-}
-
-void KvBlocks::hold(uint32_t block) {
-  Block& it = each_[block];
-  check(it.holders > 0 || findable(block), "an empty block is allocated, not held");
-  if (it.holders++ == 0) remove_from_cached(block);
-}
-
-void KvBlocks::drop(uint32_t block) {
-  check(each_[block].holders > 0, "a block that is held");
-  if (--each_[block].holders > 0) return;
-  if (findable(block))
-    add_to_cached(block);
-  else
-    empty_.push_back(block);
-}
+    : block_tokens_(block_tokens), hash_(hash), pool_(count), each_(count), tokens_(size_t(count) * block_tokens) {}
 
 std::optional<KvBlocks::Found> KvBlocks::find(Prefix before, std::span<const uint32_t> tokens) const {
   const auto [first, last] = by_hash_.equal_range(hash_(before, tokens));
@@ -108,7 +63,7 @@ void KvBlocks::make_findable(uint32_t block, Prefix before, std::span<const uint
 
 KvBlocks::Found KvBlocks::publish(uint32_t block, Prefix before, std::span<const uint32_t> tokens) {
   Block& it = each_[block];
-  check(it.holders > 0 && !findable(block) && tokens.size() == block_tokens_, "a whole block, for the first time");
+  check(holders(block) > 0 && !findable(block) && tokens.size() == block_tokens_, "a whole block, for the first time");
   if (const auto found = find(before, tokens)) return *found;
   make_findable(block, before, tokens);
   it.prefix = ++last_prefix_;
@@ -118,7 +73,7 @@ KvBlocks::Found KvBlocks::publish(uint32_t block, Prefix before, std::span<const
 }
 
 void KvBlocks::publish_partial(uint32_t block, Prefix before, std::span<const uint32_t> tokens) {
-  check(each_[block].holders > 0 && !findable(block) && tokens.size() < block_tokens_, "a block that is not whole");
+  check(holders(block) > 0 && !findable(block) && tokens.size() < block_tokens_, "a block that is not whole");
   const auto found = find_partial(before, tokens);
   if (!tokens.empty() && (!found || found->tokens < tokens.size())) make_findable(block, before, tokens);
 }
@@ -130,34 +85,18 @@ void KvBlocks::forget(uint32_t block) {
     const auto [first, last] = map.equal_range(hash);
     map.erase(std::find_if(first, last, [block](const auto& entry) { return entry.second == block; }));
   };
-  if (whole(block)) {
-    erase(by_hash_, it.hash);
-    if (on_forget_) on_forget_(it.prefix);
-  }
+  if (whole(block)) erase(by_hash_, it.hash);
+  if (on_forget_) on_forget_(block, whole(block) ? std::optional(it.prefix) : std::nullopt);
   erase(by_first_, it.first_hash);
   it.tokens = 0;
   it.prefix = empty_prefix;
-  if (it.holders > 0) return;
-  remove_from_cached(block);
-  empty_.push_back(block);
+  if (holders(block) == 0) pool_.clear(block);
 }
 
 void KvBlocks::check_holders(std::span<const uint32_t> holders) const {
-  std::vector<uint32_t> seen(count());
-  for (const uint32_t block : empty_) {
-    check(each_[block].holders == 0 && !findable(block), "no sequence holds an empty block");
-    ++seen[block];
-  }
-  uint32_t cached = 0;
-  for (uint32_t block = oldest_; block != none; block = each_[block].newer, ++cached) {
-    check(each_[block].holders == 0 && findable(block), "no sequence holds a cached block, and it can be found");
-    check(++seen[block] == 1, "a block is in one list");
-  }
-  check(cached == cached_, "the count of cached blocks is right");
+  pool_.check_holders(holders, [this](uint32_t block) { return findable(block); });
   size_t findable_blocks = 0, whole_blocks = 0;
   for (uint32_t block = 0; block < count(); ++block) {
-    check(each_[block].holders == holders[block], "the count of holders is right");
-    check(seen[block] == (holders[block] == 0 ? 1u : 0u), "a block is free or held");
     if (!findable(block)) continue;
     ++findable_blocks;
     if (!whole(block)) continue;
@@ -174,6 +113,21 @@ constexpr uint32_t min_partial = 4;  // a quarter of a block: less takes about a
 
 }  // namespace
 
+KvCache::KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache)
+    : blocks_(limits.kv_blocks, limits.block_tokens),
+      sights_(windows),
+      windows_(limits.window_blocks, limits.kv_blocks),
+      slots_(limits.state_slots),
+      block_tokens_(limits.block_tokens),
+      rows_(limits.rows),
+      prefix_cache_(prefix_cache) {
+  if (!has_states() && !has_windows()) return;
+  blocks_.on_forget([this](uint32_t block, std::optional<KvBlocks::Prefix> text) {
+    if (has_windows()) windows_.forget(block);
+    if (text) slots_.drop(*text);
+  });
+}
+
 uint32_t KvCache::capacity(const Sequence& s) const { return uint32_t(s.blocks.size()) * block_tokens_; }
 bool KvCache::shares(const Sequence& s) const { return prefix_cache_ && s.task.request.reuse; }
 std::span<const uint32_t> KvCache::tokens_of(const Sequence& s, uint32_t block) const {
@@ -182,9 +136,11 @@ std::span<const uint32_t> KvCache::tokens_of(const Sequence& s, uint32_t block) 
 
 bool KvCache::grow(Sequence& s, uint32_t tokens) {
   while (capacity(s) < tokens) {
+    if (has_windows() && windows_.free() == 0) return false;
     const auto block = blocks_.allocate();
     if (!block) return false;
     s.blocks.push_back(*block);
+    if (has_windows()) s.windows.push_back(*windows_.allocate());
   }
   return true;
 }
@@ -192,6 +148,7 @@ bool KvCache::grow(Sequence& s, uint32_t tokens) {
 void KvCache::trim(Sequence& s) {
   for (const uint32_t needed = blocks_for(s.known()); s.blocks.size() > needed; s.blocks.pop_back())
     blocks_.drop(s.blocks.back());
+  for (; s.windows.size() > s.blocks.size(); s.windows.pop_back()) windows_.drop(s.windows.back(), false);
 }
 
 void KvCache::release(Sequence& s) {
@@ -199,6 +156,7 @@ void KvCache::release(Sequence& s) {
     release_slots(s);
   else
     publish_last(s);
+  release_windows(s);
   for (; !s.blocks.empty(); s.blocks.pop_back()) blocks_.drop(s.blocks.back());
   s.computed = 0;
   s.published = 0;
@@ -210,10 +168,15 @@ void KvCache::release(Sequence& s) {
 void KvCache::publish_last(Sequence& s) {
   if (s.blocks.size() <= s.published) return;
   const uint32_t last = s.blocks[s.published];
-  if (std::erase_if(copies_, [&](const Copy& copy) { return copy.to == last; }) > 0) return;  // it is still empty
+  if (std::erase_if(copies_, [&](const Copy& copy) { return copy.to == last; }) > 0) {  // it is still empty
+    if (has_windows())
+      std::erase_if(window_copies_, [&](const Copy& copy) { return copy.to == s.windows[s.published]; });
+    return;
+  }
   if (!shares(s) || s.computed / block_tokens_ != s.published) return;
   const auto tokens = std::span(s.tokens).subspan(s.published * block_tokens_, s.computed % block_tokens_);
   blocks_.publish_partial(last, s.prefix, tokens);
+  if (has_windows() && blocks_.findable(last)) windows_.put_beside(last, s.windows[s.published]);
 }
 
 void KvCache::forget(Sequence& s) {
@@ -226,25 +189,48 @@ bool KvCache::can_reuse_next(const Sequence& s) const {
   return shares(s) && s.computed == s.published * block_tokens_ && s.computed + block_tokens_ <= s.next_wanted();
 }
 
+// The walk goes beyond what can be reused, to find where the text parts from those of the cache.
 void KvCache::reuse_blocks(Sequence& s) {
-  if (has_states()) return reuse_snapshot(s);
-  while (can_reuse_next(s)) {
-    const auto found = blocks_.find(s.prefix, tokens_of(s, s.published));
-    if (!found) return;
-    share_block(s, *found);
-    s.computed += block_tokens_;
-    if (s.generated == 0) s.cached_tokens += block_tokens_;
+  if (!shares(s) || (!has_states() && s.computed != s.published * block_tokens_)) return;
+  std::vector<KvBlocks::Found> next;
+  size_t reused = 0;
+  uint32_t end = s.published * block_tokens_;
+  uint32_t windows = s.published - std::min(s.published, s.first_window);  // contiguous blocks of windows before `end`
+  KvBlocks::Prefix prefix = s.prefix;
+  while (end + block_tokens_ <= s.next_wanted()) {
+    const auto found = blocks_.find(prefix, tokens_of(s, end / block_tokens_));
+    if (!found) break;
+    next.push_back(*found);
+    prefix = found->prefix;
+    end += block_tokens_;
+    if (has_windows()) windows = windows_.of(found->block) == WindowBlocks::none ? 0 : windows + 1;
+    if (end <= s.computed || (has_states() && slots_.find(prefix) == StateSlots::none)) continue;
+    if (has_windows() && windows < end / block_tokens_ - first_block_seen(end)) continue;
+    reused = next.size();
   }
+  if (end > s.computed) s.parting = end;
+  if (reused == 0) return;
+  const uint32_t computed = (s.published + uint32_t(reused)) * block_tokens_;
+  const uint32_t first_seen = has_windows() ? first_block_seen(computed) : 0;
+  for (size_t i = 0; i < reused; ++i) share_block(s, next[i], s.published >= first_seen);
+  if (s.generated == 0) s.cached_tokens += computed - s.computed;
+  s.computed = s.recurrent.last = computed;
+  if (has_windows()) slide_window(s);
+  if (s.recurrent.slot != StateSlots::none) copy_snapshot(s);
 }
 
-// As the block after those that it has published.
-void KvCache::share_block(Sequence& s, const KvBlocks::Found& found) {
+// As the block after those that it has published. `seen`: with its block of windows.
+void KvCache::share_block(Sequence& s, const KvBlocks::Found& found, bool seen) {
+  const auto replace = [&](std::vector<uint32_t>& table, uint32_t with, auto&& drop) {
+    if (s.published == table.size()) return table.push_back(with);
+    drop(std::exchange(table[s.published], with));  // it had allocated one
+  };
   blocks_.hold(found.block);
-  if (s.published < s.blocks.size()) {  // it had allocated one
-    blocks_.drop(s.blocks[s.published]);
-    s.blocks[s.published] = found.block;
-  } else {
-    s.blocks.push_back(found.block);
+  replace(s.blocks, found.block, [&](uint32_t own) { blocks_.drop(own); });
+  if (has_windows()) {
+    const uint32_t window = seen ? windows_.of(found.block) : WindowBlocks::none;
+    if (seen) windows_.hold(window);
+    replace(s.windows, window, [&](uint32_t own) { windows_.drop(own, false); });
   }
   s.prefix = found.prefix;
   ++s.published;
@@ -255,13 +241,18 @@ void KvCache::reuse_partial(Sequence& s) {
   const uint32_t wanted = std::min(s.next_wanted() - s.computed, block_tokens_);
   const auto found = blocks_.find_partial(s.prefix, std::span(s.tokens).subspan(s.computed, wanted));
   if (!found || found->tokens * min_partial < block_tokens_) return;
+  const uint32_t window = has_windows() ? windows_.of(found->block) : 0;
+  if (window == WindowBlocks::none) return;
   if (s.published == s.blocks.size()) {
     blocks_.hold(found->block);  // so that it is not the one that is evicted
+    if (has_windows()) windows_.hold(window);
     const bool grown = grow(s, s.computed + 1);
+    if (has_windows()) windows_.drop(window, true);
     blocks_.drop(found->block);
     if (!grown) return;
   }
   copies_.push_back({found->block, s.blocks[s.published]});
+  if (has_windows()) window_copies_.push_back({window, s.windows[s.published]});
   s.computed += found->tokens;
   if (s.generated == 0) s.cached_tokens += found->tokens;
 }
@@ -272,7 +263,8 @@ uint64_t KvCache::next_block(const Sequence& s) const {
 }
 
 void KvCache::publish(Sequence& s) {
-  if (!shares(s) || s.recurrent.before != StateSlots::none) return;  // it may have to go back
+  if (s.recurrent.before != StateSlots::none) return;  // it may have to go back
+  if (!shares(s)) return slide_window(s);
   for (; (s.published + 1) * block_tokens_ <= s.computed; ++s.published) {
     uint32_t& own = s.blocks[s.published];
     const auto [block, prefix] = blocks_.publish(own, s.prefix, tokens_of(s, s.published));
@@ -281,26 +273,38 @@ void KvCache::publish(Sequence& s) {
       blocks_.drop(own);
       own = block;
     }
+    if (has_windows()) publish_window(s, s.published);
     s.prefix = prefix;
   }
+  slide_window(s);
   keep_snapshots(s);
 }
 
-bool KvCache::fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy) {
+bool KvCache::fork(const Sequence& from, Sequence& to, Copies& copies) {
   const uint32_t whole = from.computed / block_tokens_;
-  copy.reset();
+  copies = {};
   if (has_states() && slots_.free() == 0) return false;
   if (whole * block_tokens_ < from.computed) {
+    if (has_windows() && windows_.free() == 0) return false;
     const auto block = blocks_.allocate();
     if (!block) return false;
-    copy = {from.blocks[whole], *block};
+    copies.block = {from.blocks[whole], *block};
+    if (has_windows()) copies.window = {from.windows[whole], *windows_.allocate()};
   }
   to.blocks.assign(from.blocks.begin(), from.blocks.begin() + whole);
   for (const uint32_t block : to.blocks) blocks_.hold(block);
-  if (copy) to.blocks.push_back(copy->to);
+  if (copies.block) to.blocks.push_back(copies.block->to);
+  if (has_windows()) {
+    to.windows.assign(from.windows.begin(), from.windows.begin() + whole);
+    for (const uint32_t block : to.windows)
+      if (block != WindowBlocks::none) windows_.hold(block);
+    if (copies.window) to.windows.push_back(copies.window->to);
+    to.first_window = from.first_window;
+  }
   to.computed = from.computed;
   to.published = from.published;
   to.prefix = from.prefix;
+  to.parting = from.parting;
   to.long_text = from.long_text;
   if (has_states()) {
     to.recurrent = {.slot = slots_.allocate(), .last = from.recurrent.last};
@@ -319,6 +323,7 @@ void KvCache::check_holders(std::span<const Sequence* const> all) const {
             "a block that is written to has one holder, and cannot be found");
   }
   blocks_.check_holders(holders);
+  if (has_windows()) check_windows(all);
   if (has_states()) check_slots(all);
 }
 

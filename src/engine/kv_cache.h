@@ -1,6 +1,7 @@
 // The KV cache in blocks. KvBlocks allocates them, shares them by reference counts, and finds them again by the tokens
 // they were computed from; KvCache keeps the block tables of sequences, and the slots of their recurrent states.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/block_pool.h"
 #include "engine/state_slots.h"
+#include "engine/window_blocks.h"
 #include "model/backend.h"
 
 namespace heddle::engine {
@@ -23,17 +26,21 @@ class KvBlocks {
 
   KvBlocks(uint32_t count, uint32_t block_tokens, Hash hash = hash_of);
 
-  uint32_t count() const { return uint32_t(each_.size()); }
-  uint32_t cached() const { return cached_; }
-  uint32_t free() const { return uint32_t(empty_.size()) + cached_; }  // that allocate() can return
-  uint32_t holders(uint32_t block) const { return each_[block].holders; }
+  uint32_t count() const { return pool_.count(); }
+  uint32_t cached() const { return pool_.cached(); }
+  uint32_t free() const { return pool_.free(); }  // that allocate() can return
+  uint32_t holders(uint32_t block) const { return pool_.holders(block); }
 
   // An empty block, or else the one that was cached first, which is evicted. Held once. Unset: all are held.
-  std::optional<uint32_t> allocate();
-  void hold(uint32_t block);  // adds a holder
+  std::optional<uint32_t> allocate() {
+    return pool_.allocate([this](uint32_t block) { forget(block); });
+  }
+  void hold(uint32_t block) { pool_.hold(block); }  // adds a holder
   // Removes a holder. A sequence drops its last block first: the later blocks of a text are then evicted before the
   // earlier ones, without which they could not be found.
-  void drop(uint32_t block);
+  void drop(uint32_t block) {
+    pool_.drop(block, findable(block) ? BlockPool::Then::evict_last : BlockPool::Then::empty);
+  }
 
   // A number for a text of whole blocks. No two texts have the same number, and no number is used again: a block found
   // by the prefix before it and by its own tokens follows exactly the text that was asked for.
@@ -58,19 +65,17 @@ class KvBlocks {
   void publish_partial(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
   void forget(uint32_t block);  // makes it unfindable: its contents cannot be trusted
   bool findable(uint32_t block) const { return each_[block].tokens > 0; }
-  // Called with the text that ends with a whole block when that is evicted or forgotten: it cannot be found any more.
-  void on_forget(std::function<void(Prefix)> call) { on_forget_ = std::move(call); }
+  // Called with a block that is evicted or forgotten, and with the text that ends with it if it is whole: they cannot
+  // be found any more.
+  void on_forget(std::function<void(uint32_t, std::optional<Prefix>)> call) { on_forget_ = std::move(call); }
 
   // For tests: throws std::logic_error if anything is counted wrongly. `holders`: of each block, as the caller counts
   // them.
   void check_holders(std::span<const uint32_t> holders) const;
 
  private:
-  static constexpr uint32_t none = ~0u;
   struct Block {
-    uint32_t holders = 0;
-    uint32_t older = none, newer = none;  // in the list of cached blocks
-    uint32_t tokens = 0;                  // by which it can be found: a whole block, or fewer; 0: not findable
+    uint32_t tokens = 0;  // by which it can be found: a whole block, or fewer; 0: not findable
     Prefix prefix = empty_prefix, before = empty_prefix;
     uint64_t hash = 0, first_hash = 0;  // of all its tokens, and of the first
   };
@@ -80,19 +85,16 @@ class KvBlocks {
   }
   bool whole(uint32_t block) const { return each_[block].tokens == block_tokens_; }
   void make_findable(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
-  void add_to_cached(uint32_t block);
-  void remove_from_cached(uint32_t block);
 
   uint32_t block_tokens_;
   Hash hash_;
+  BlockPool pool_;  // cached: those that can be found
   std::vector<Block> each_;
-  std::vector<uint32_t> tokens_;  // (count, block_tokens), of those that can be found
-  std::vector<uint32_t> empty_;
-  uint32_t oldest_ = none, newest_ = none, cached_ = 0;
+  std::vector<uint32_t> tokens_;                          // (count, block_tokens), of those that can be found
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;   // whole blocks
   std::unordered_multimap<uint64_t, uint32_t> by_first_;  // all that can be found, by the hash of their first token
   Prefix last_prefix_ = empty_prefix;
-  std::function<void(Prefix)> on_forget_;
+  std::function<void(uint32_t, std::optional<Prefix>)> on_forget_;
 };
 
 struct Sequence;
@@ -103,24 +105,39 @@ struct Sequence;
 // after a prefix besides its blocks, so prefixes are reused up to a snapshot. Slots and blocks are one cache with two
 // kinds of room: a snapshot is dropped when its slot is needed, the one used least recently first, or when the block
 // that it follows is evicted.
+//
+// With Limits::window_blocks, a sequence has a second table, of blocks for the attentions that see a window of it. What
+// no later token sees goes back. A prefix is reused where the cache has all that the next token sees of it.
 class KvCache {
  public:
   // `prefix_cache`: sequences that begin alike share what is computed of them.
-  KvCache(const model::Limits& limits, bool prefix_cache)
-      : blocks_(limits.kv_blocks, limits.block_tokens),
-        slots_(limits.state_slots),
-        block_tokens_(limits.block_tokens),
-        prefix_cache_(prefix_cache) {
-    if (has_states()) blocks_.on_forget([this](KvBlocks::Prefix text) { slots_.drop(text); });
-  }
+  KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache);
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
   const KvBlocks& blocks() const { return blocks_; }
+  const WindowBlocks& windows() const { return windows_; }
   const StateSlots& slots() const { return slots_; }
   uint64_t snapshots_found() const { return snapshots_found_; }  // by sequences that began with them
   bool has_states() const { return slots_.count() > 0; }
+  bool has_windows() const { return windows_.count() > 0; }
   uint32_t blocks_for(uint32_t tokens) const { return (tokens + block_tokens_ - 1) / block_tokens_; }
+  // Of every kind of place in the cache, a number.
+  struct Room {
+    uint64_t blocks = 0, windows = 0, slots = 0;
+    Room operator+(const Room& b) const { return {blocks + b.blocks, windows + b.windows, slots + b.slots}; }
+    // What is left of these without those of b; 0 where b has more.
+    Room without(const Room& b) const {
+      return {blocks - std::min(blocks, b.blocks), windows - std::min(windows, b.windows),
+              slots - std::min(slots, b.slots)};
+    }
+    bool fits_into(const Room& b) const { return blocks <= b.blocks && windows <= b.windows && slots <= b.slots; }
+  };
+  Room free() const { return {blocks_.free(), windows_.free(), slots_.free()}; }
+  Room room_for(uint32_t tokens) const;        // that a sequence of so many known tokens takes, between two batches
+  Room room_of(const Sequence& s) const;       // that it has
+  Room room_to_grow(uint32_t count) const;     // a block of each kind for as many sequences, and the rows of a batch
+  uint32_t min_window_blocks() const;          // with which one sequence always fits
   uint32_t capacity(const Sequence& s) const;  // positions
   bool shares(const Sequence& s) const;        // takes part in the prefix cache
 
@@ -144,11 +161,15 @@ class KvCache {
     uint32_t from, to;
   };
   std::vector<Copy> take_copies() { return std::exchange(copies_, {}); }
+  std::vector<Copy> take_window_copies() { return std::exchange(window_copies_, {}); }
   void publish(Sequence& s);  // the whole blocks that it has computed, and its snapshot after them
 
   // `to` starts with what `from` has computed and shares its whole blocks. A last block that is not whole has to be
   // copied, and so has the state. False: there is no block for the copy, or no slot, and `to` is empty.
-  bool fork(const Sequence& from, Sequence& to, std::optional<Copy>& copy);
+  struct Copies {
+    std::optional<Copy> block, window;
+  };
+  bool fork(const Sequence& from, Sequence& to, Copies& copies);
 
   // Of models with recurrent states; copies are of slots. kv_cache_states.cpp defines these.
   //
@@ -172,8 +193,7 @@ class KvCache {
 
  private:
   void publish_last(Sequence& s);
-  void share_block(Sequence& s, const KvBlocks::Found& found);
-  void reuse_snapshot(Sequence& s);
+  void share_block(Sequence& s, const KvBlocks::Found& found, bool seen);
   void copy_snapshot(Sequence& s);
   void keep_snapshots(Sequence& s);
   void drop_unconfirmed(Sequence& s);
@@ -181,11 +201,25 @@ class KvCache {
   void check_slots(std::span<const Sequence* const> all) const;
   std::span<const uint32_t> tokens_of(const Sequence& s, uint32_t block) const;
 
+  // Of models with blocks of windows; kv_cache_windows.cpp defines these.
+  uint32_t first_block_seen(uint32_t position) const { return sights_.first_seen(position) / block_tokens_; }
+  bool worth_keeping(const Sequence& s, uint32_t block) const;
+  void publish_window(Sequence& s, uint32_t block);
+  void slide_window(Sequence& s);
+  void release_windows(Sequence& s);
+  void check_windows(std::span<const Sequence* const> all) const;
+
+  // Tokens that the next turn of a conversation may not have: templates end a prompt with the beginning of the answer,
+  // an empty thought for example, and leave that out of the answers of earlier turns.
+  static constexpr uint32_t answer_beginning = 8;
+
   KvBlocks blocks_;
+  model::Windows sights_;
+  WindowBlocks windows_;
   StateSlots slots_;
-  uint32_t block_tokens_;
+  uint32_t block_tokens_, rows_;
   bool prefix_cache_;
-  std::vector<Copy> copies_, state_copies_;  // to be made
+  std::vector<Copy> copies_, window_copies_, state_copies_;  // to be made
   uint64_t snapshots_found_ = 0;
 };
 

@@ -18,35 +18,8 @@ constexpr uint32_t min_distance = 4;
 // A long prompt has a snapshot after this many blocks, but no more of them than are useful, and no more than this part
 // of all slots.
 constexpr uint32_t prompt_distance = 16, max_in_prompt = 8, prompt_part = 8;
-// Tokens that the next turn of a conversation may not have: templates end a prompt with the beginning of the answer,
-// an empty thought for example, and leave that out of the answers of earlier turns.
-constexpr uint32_t answer_beginning = 8;
 
 }  // namespace
-
-// The walk goes beyond the last snapshot, to find where the text parts from those of the cache.
-void KvCache::reuse_snapshot(Sequence& s) {
-  if (!shares(s)) return;
-  std::vector<KvBlocks::Found> next;
-  size_t reused = 0;
-  uint32_t end = s.published * block_tokens_;
-  KvBlocks::Prefix prefix = s.prefix;
-  while (end + block_tokens_ <= s.next_wanted()) {
-    const auto found = blocks_.find(prefix, tokens_of(s, end / block_tokens_));
-    if (!found) break;
-    next.push_back(*found);
-    prefix = found->prefix;
-    end += block_tokens_;
-    if (end > s.computed && slots_.find(prefix) != StateSlots::none) reused = next.size();
-  }
-  s.recurrent.parting = end;
-  if (reused == 0) return;
-  for (size_t i = 0; i < reused; ++i) share_block(s, next[i]);
-  const uint32_t computed = s.published * block_tokens_;
-  if (s.generated == 0) s.cached_tokens += computed - s.computed;
-  s.computed = s.recurrent.last = computed;
-  if (s.recurrent.slot != StateSlots::none) copy_snapshot(s);
-}
 
 bool KvCache::take_slot(Sequence& s) {
   Recurrent& r = s.recurrent;
@@ -85,7 +58,7 @@ uint32_t KvCache::next_snapshot(const Sequence& s) const {
   };
   const uint32_t end = (known - std::min(known, 1 + answer_beginning)) / block * block;
   consider(end);
-  consider(r.parting);
+  consider(s.parting);
   if (const uint32_t count = std::min(max_in_prompt, slots_.count() / prompt_part); count > 0) {
     const uint32_t distance = std::max(prompt_distance, (known / block + count - 1) / count) * block;
     const uint32_t position = (s.computed / distance + 1) * distance;

@@ -110,7 +110,9 @@ struct Metrics {
   uint64_t waiting = 0, running = 0;                              // completions
   uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
   uint64_t block_tokens = 0;                                      // of each
-  uint64_t slots_in_use = 0, snapshots = 0, slots_all = 0;        // for recurrent states; 0: the model has none
+  // The same of blocks of windows; 0: there are none.
+  uint64_t windows_in_use = 0, windows_cached = 0, windows_all = 0;
+  uint64_t slots_in_use = 0, snapshots = 0, slots_all = 0;  // for recurrent states; 0: the model has none
   // Distributions.
   Histogram queue_seconds{bounds_of_seconds};           // from submit() to the first row computed
   Histogram first_token_seconds{bounds_of_seconds};     // from submit() to the first token emitted
@@ -172,6 +174,13 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.gauge({blocks, blocks_help, "state", "in_use"}, metrics.blocks_in_use);
   visitor.gauge({blocks, blocks_help, "state", "cached"}, metrics.blocks_cached);
   visitor.gauge({blocks, blocks_help, "state", "all"}, metrics.blocks_all);
+  constexpr std::string_view windows = "heddle_kv_window_blocks",
+                             windows_help =
+                                 "Blocks of the KV cache of layers with a window: in use, kept for the prefix cache, "
+                                 "total";
+  visitor.gauge({windows, windows_help, "state", "in_use"}, metrics.windows_in_use);
+  visitor.gauge({windows, windows_help, "state", "cached"}, metrics.windows_cached);
+  visitor.gauge({windows, windows_help, "state", "all"}, metrics.windows_all);
   constexpr std::string_view slots = "heddle_state_slots",
                              slots_help = "Slots for recurrent states: in use, with a snapshot, total";
   visitor.gauge({slots, slots_help, "state", "in_use"}, metrics.slots_in_use);

@@ -171,30 +171,22 @@ void Schedule::count_clients() {
 
 // Before streams have their rows: admits sequences for which others have to make way, one of each client at most.
 void Schedule::make_way() {
-  struct Room {
-    uint64_t blocks = 0, slots = 0;
-  };
+  using Room = KvCache::Room;
   Room promised;  // to those that will be admitted without
   for (Client* client : turns_) {
     if (client->waiting.empty()) continue;
     Sequence& s = **client->waiting.begin();
-    const uint64_t own = cache_.blocks_for(s.known());
+    const Room own = cache_.room_for(s.known());
     const auto fits = [&](const Room& freed) {
-      if (running_.empty()) return true;
-      if (cache_.has_states() && promised.slots + 1 > cache_.slots().free() + freed.slots) return false;
-      return blocks_promised() + promised.blocks + own <= cache_.blocks().free() + freed.blocks;
+      return running_.empty() || (room_promised() + promised + own).fits_into(cache_.free() + freed);
     };
     if (fits({})) {
-      promised.blocks += own;
-      ++promised.slots;
+      promised = promised + own;
       continue;
     }
     Room freed;  // at most: some blocks may be shared
-    for (const Sequence* other : running_) {
-      if (!has_to_make_way(*other, s)) continue;
-      freed.blocks += other->blocks.size() + 1;
-      ++freed.slots;
-    }
+    for (const Sequence* other : running_)
+      if (has_to_make_way(*other, s)) freed = freed + cache_.room_of(*other) + Room{1, 1, 0};
     if (!fits(freed)) continue;
     for (Sequence* other = first_to_make_way(s); other && !fits({}); other = first_to_make_way(s)) preempt(*other);
     if (fits({}) && admit(s))
@@ -359,26 +351,22 @@ bool Schedule::awaits_snapshot(const Sequence& s) const {
   });
 }
 
-// To the running sequences: those that their known tokens need, and one more for each to grow into.
-uint64_t Schedule::blocks_promised() const {
-  uint64_t needed = running_.size();
-  for (const Sequence* s : running_) {
-    const uint32_t promised = cache_.blocks_for(s->known());
-    needed += promised - std::min<uint32_t>(promised, uint32_t(s->blocks.size()));
-  }
+// To the running sequences: what their known tokens need, and some for each to grow into.
+KvCache::Room Schedule::room_promised() const {
+  KvCache::Room needed = cache_.room_to_grow(uint32_t(running_.size()));
+  for (const Sequence* s : running_) needed = needed + cache_.room_for(s->known()).without(cache_.room_of(*s));
   return needed;
 }
 
 // There must be blocks for all its known tokens, beside those that are promised, and a slot if it has a state.
 bool Schedule::admit(Sequence& s) {
-  const uint64_t needed = blocks_promised();
-  const uint32_t own = cache_.blocks_for(s.known());
-  if (!running_.empty() && needed >= cache_.blocks().free()) return false;
+  const KvCache::Room needed = room_promised(), own = cache_.room_for(s.known());
+  if (!running_.empty() && needed.blocks >= cache_.blocks().free()) return false;
   if (cache_.has_states() && cache_.slots().free() == 0) return false;
   s.long_text = is_long(s);
   cache_.release(s);  // it has none: this sets where its text begins
   cache_.reuse_blocks(s);
-  if (!running_.empty() && needed + own - s.blocks.size() > cache_.blocks().free()) {
+  if (!running_.empty() && !(needed + own.without(cache_.room_of(s))).fits_into(cache_.free())) {
     cache_.release(s);
     return false;
   }

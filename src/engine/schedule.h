@@ -140,7 +140,7 @@ class Schedule {
   uint32_t scored_within(double seconds) const;
   uint32_t scored_rows(const Sequence& s, uint32_t rows) const;
   uint32_t rows_by_scored(const Sequence& s) const;
-  uint64_t blocks_promised() const;
+  KvCache::Room room_promised() const;
   bool admit(Sequence& s);
   bool make_room(Sequence& s, uint32_t tokens);
   void preempt(Sequence& s);

@@ -71,7 +71,6 @@ struct Recurrent {
   };
   std::vector<Unconfirmed> unconfirmed = {};  // copies made behind batches whose results were not taken yet
   uint32_t last = 0;                          // the position of the last one that it has taken or found
-  uint32_t parting = 0;                       // up to here the cache has the blocks of its text
   StateSlots::Prefix tail = 0;                // the last one after generated tokens, which the next one replaces
 };
 
@@ -148,6 +147,9 @@ struct Sequence {
   std::vector<uint32_t> blocks;                      // the block table
   uint32_t published = 0;                            // the first blocks, which others can find
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
+  uint32_t parting = 0;                              // up to this position the cache had the blocks of its text
+  std::vector<uint32_t> windows;  // the block table of windows, as long as `blocks`; none: no token sees it any more
+  uint32_t first_window = 0;      // before this one all are none
   // Longer than Model::short_text: its keys are rotated otherwise, so it shares none with texts that are not.
   bool long_text = false;
   Recurrent recurrent;

@@ -44,7 +44,7 @@ kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention)
           .v = {cache.values()},
           .k_scale = {cache.key_scales()},
           .v_scale = {cache.value_scales()},
-          .table = {r_.work.table.address()},
+          .table = {r_.tables(attention)},
           .heads = a.heads,
           .kv_heads = a.kv_heads,
           .q_stride = q.stride,

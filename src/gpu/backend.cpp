@@ -68,7 +68,9 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   upload(weights_, library_, stream_, options.progress);
   if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);
   work_.emplace(context_, sizes_);
-  model::each_kv_cache(model, [&](const model::Attention& a) { caches_.emplace_back(context_, a, limits); });
+  model::each_kv_cache(model, [&](const model::Attention& a, bool of_windows) {
+    caches_.emplace_back(context_, a, limits, of_windows);
+  });
   StateCache::each(model, [&](const model::Sublayer& sublayer) {
     state_caches_.emplace_back(context_, sublayer, limits.state_slots);
   });
@@ -80,7 +82,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   }
   const size_t rows = sizes_.rows;
   staging_.emplace(context_, rows * (10 * 16 + sizeof(kernels::PromptTile) + sizeof(kernels::StateRun)) +
-                                 rows * (sizes_.table_stride * 4ull + 16) +
+                                 rows * (sizes_.table_stride * 4ull + 16) * (sizes_.windows ? 2 : 1) +
                                  sizes_.picked_at_once() * sizeof(kernels::SampleRow) + work_->texts.bytes() +
                                  work_->biases.bytes() + sizes_.changed_at_once() * 16 + work_->masks.bytes() + 4096);
   picked_ = cuda::PinnedBuffer(
@@ -133,6 +135,7 @@ void Gpu::check_batch(const Batch& batch) const {
   for (size_t i = 0; i < rows; ++i)
     check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
           "a block for every position");
+  check(!sizes_.windows || batch.window_blocks.size() == batch.blocks.size(), "a block table of windows, if any are");
   if (sizes_.states) {
     check(batch.slots.size() == batch.blocks.size(), "a slot for every sequence");
     for (uint32_t slot : batch.slots) check(slot < limits_.state_slots, "slots of states");
@@ -309,9 +312,19 @@ Gpu::OutputRange Gpu::outputs_from(size_t first) const {
 
 void Gpu::copy_block(uint32_t from, uint32_t to) {
   check(from < limits_.kv_blocks && to < limits_.kv_blocks, "blocks of the cache");
+  copy_blocks(false, from, to);
+}
+
+void Gpu::copy_window_block(uint32_t from, uint32_t to) {
+  check(from < limits_.window_blocks && to < limits_.window_blocks, "blocks of windows");
+  copy_blocks(true, from, to);
+}
+
+void Gpu::copy_blocks(bool of_windows, uint32_t from, uint32_t to) {
   if (from == to) return;
   run_stretch();
-  for (const KvCache& cache : caches_) cache.copy_block(stream_, from, to);
+  for (const KvCache& cache : caches_)
+    if (cache.of_windows() == of_windows) cache.copy_block(stream_, from, to);
 }
 
 void Gpu::copy_state(uint32_t from, uint32_t to) {

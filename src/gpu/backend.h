@@ -65,6 +65,7 @@ class Gpu : public model::Backend {
   uint32_t max_followed_rows() const override { return options_.trace || !can_pick({}) ? 0 : max_step_rows; }
   uint32_t max_followed_changes() const override { return sizes_.changed_at_once(); }
   void copy_block(uint32_t from, uint32_t to) override;
+  void copy_window_block(uint32_t from, uint32_t to) override;
   void copy_state(uint32_t from, uint32_t to) override;
   bool usable() const override { return !context_.lost(); }
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
@@ -152,6 +153,8 @@ class Gpu : public model::Backend {
   void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
   // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
+  void send_tables(const model::Batch& batch, const Rows& rows, bool whole, bool of_windows);
+  void copy_blocks(bool of_windows, uint32_t from, uint32_t to);
   void send_picking(std::span<const std::optional<model::Picking>> pickings);
   void send_text(const model::Picking& picking, uint32_t place);
   void send_masks(uint32_t count);                                 // the next of masks_
@@ -195,7 +198,7 @@ class Gpu : public model::Backend {
   Recorder recorder_;
   std::optional<Forward> forward_;
   std::optional<Staging> staging_;
-  std::vector<std::vector<uint32_t>> tables_;  // as they are on the device
+  model::BlockTables tables_, window_tables_;  // as they are on the device
 
   const model::Batch* batch_ = nullptr;  // until its last verb
   Rows rows_;

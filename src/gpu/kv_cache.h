@@ -9,9 +9,13 @@ namespace heddle::gpu {
 
 class KvCache {
  public:
-  KvCache(const cuda::Context& context, const model::Attention& attention, const model::Limits& limits)
-      : keys_(context, limits, attention.kv_heads, attention.head),
-        values_(context, limits, attention.kv_heads, attention.values_in_keys() ? 0 : attention.value_head) {}
+  KvCache(const cuda::Context& context, const model::Attention& attention, const model::Limits& limits, bool of_windows)
+      : of_windows_(of_windows && limits.window_blocks > 0),
+        keys_(context, limits, of_windows, attention.kv_heads, attention.head),
+        values_(context, limits, of_windows, attention.kv_heads,
+                attention.values_in_keys() ? 0 : attention.value_head) {}
+
+  bool of_windows() const { return of_windows_; }  // its blocks are those of windows
 
   uint64_t keys() const { return keys_.buffer.address(); }
   uint64_t values() const { return values_.buffer.address(); }
@@ -32,9 +36,9 @@ class KvCache {
   // The device memory of all caches.
   static uint64_t bytes(const model::Model& model, const model::Limits& limits) {
     uint64_t total = 0;
-    model::each_kv_cache(model, [&](const model::Attention& a) {
+    model::each_kv_cache(model, [&](const model::Attention& a, bool of_windows) {
       for (uint32_t head : {a.head, a.values_in_keys() ? 0 : a.value_head})
-        total += allocated(Sizes(limits, a.kv_heads, head).all());
+        total += allocated(Sizes(limits, of_windows, a.kv_heads, head).all());
     });
     return total;
   }
@@ -43,7 +47,8 @@ class KvCache {
   // Of a block of positions, in bytes.
   struct Sizes {
     uint64_t blocks, values, scales = 0;
-    Sizes(const model::Limits& limits, uint64_t kv_heads, uint32_t head) : blocks(limits.kv_blocks) {
+    Sizes(const model::Limits& limits, bool of_windows, uint64_t kv_heads, uint32_t head)
+        : blocks(model::blocks_of_cache(limits, of_windows)) {
       const bool q8 = limits.kv == model::KvFormat::q8;
       const uint64_t heads = limits.block_tokens * kv_heads;
       values = heads * head * (q8 ? 1 : 2);
@@ -56,8 +61,8 @@ class KvCache {
   struct Rows {
     Sizes sizes;
     cuda::Buffer buffer;
-    Rows(const cuda::Context& context, const model::Limits& limits, uint32_t kv_heads, uint32_t head)
-        : sizes(limits, kv_heads, head) {
+    Rows(const cuda::Context& context, const model::Limits& limits, bool of_windows, uint32_t kv_heads, uint32_t head)
+        : sizes(limits, of_windows, kv_heads, head) {
       if (head == 0) return;
       buffer = cuda::Buffer(context, sizes.all());
       buffer.fill(0);  // kernels may read positions that no token has written, and ignore their values
@@ -65,6 +70,7 @@ class KvCache {
     uint64_t scales() const { return sizes.scales ? buffer.address() + sizes.scales_at() : 0; }
   };
 
+  bool of_windows_;
   Rows keys_, values_;
 };
 

@@ -180,7 +180,7 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
                            .turns = {attention.turns.address()},
                            .positions = {r.work.positions.address()},
                            .sequences = {r.work.sequences.address()},
-                           .table = {r.work.table.address()},
+                           .table = {r.tables(attention)},
                            .k_cache = {cache.keys()},
                            .v_cache = {cache.values()},
                            .k_scale = {cache.key_scales()},

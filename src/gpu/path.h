@@ -53,6 +53,10 @@ struct Resources {
 
   bool q8() const { return limits.kv == model::KvFormat::q8; }
   const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.cache]; }
+  // The block tables of its cache.
+  uint64_t tables(const DeviceAttention& attention) const {
+    return (cache(attention).of_windows() ? work.window_table : work.table).address();
+  }
 };
 
 // Rows of f16 in the order in which a product on the matrix units reads them: see kernels::operand_place. A kernel that

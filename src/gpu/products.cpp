@@ -22,7 +22,7 @@ void set_attention(Product::Args& args, const Resources& r, const DeviceAttentio
   const model::Attention& a = *attention.model;
   args.turns = {attention.turns.address()};
   args.positions = {r.work.positions.address() + first_row * 4ull};
-  args.table = {r.work.table.address() + uint64_t(table_row) * r.sizes.table_stride * 4};
+  args.table = {r.tables(attention) + uint64_t(table_row) * r.sizes.table_stride * 4};
   args.k = {r.cache(attention).keys()};
   args.v = {r.cache(attention).values()};
   args.q_rows = uint32_t(a.q.rows);

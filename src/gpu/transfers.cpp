@@ -152,19 +152,31 @@ void Gpu::send_text_lengths(const Batch& batch, std::span<const kernels::PromptT
 }
 
 void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole) {
-  const size_t count = rows.row_tables ? rows.count : batch.blocks.size();
+  send_tables(batch, rows, whole, false);
+  if (sizes_.windows) send_tables(batch, rows, whole, true);
+}
+
+void Gpu::send_tables(const Batch& batch, const Rows& rows, bool whole, bool of_windows) {
+  const model::BlockTables& tables = of_windows ? batch.window_blocks : batch.blocks;
+  model::BlockTables& all_sent = of_windows ? window_tables_ : tables_;
+  const uint64_t to = (of_windows ? work_->window_table : work_->table).address();
+  const size_t count = rows.row_tables ? rows.count : tables.size();
   check(count <= sizes_.rows, "a table for every sequence");
-  if (tables_.size() < count) tables_.resize(count);
+  if (all_sent.size() < count) all_sent.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    const std::vector<uint32_t>& blocks = batch.blocks[rows.row_tables ? batch.sequences[i] : i];
+    const std::vector<uint32_t>& blocks = tables[rows.row_tables ? batch.sequences[i] : i];
     const size_t needed =
         std::min<size_t>(blocks.size(), whole ? blocks.size() : rows.longest / limits_.block_tokens + 1);
     check(needed <= sizes_.table_stride, "blocks of the cache");
-    std::vector<uint32_t>& sent = tables_[i];
-    if (sent.size() >= needed && std::equal(blocks.begin(), blocks.begin() + long(needed), sent.begin())) continue;
+    std::vector<uint32_t>& sent = all_sent[i];
+    // kernels may read an entry before the first position that a row sees, and ignore what is there: any block will do
+    const auto is_sent = [](uint32_t block, uint32_t there) { return block == there || block == model::no_block; };
+    if (sent.size() >= needed && std::equal(blocks.begin(), blocks.begin() + long(needed), sent.begin(), is_sent))
+      continue;
     sent.assign(blocks.begin(), blocks.begin() + long(needed));
-    for (uint32_t block : sent) check(block < limits_.kv_blocks, "blocks of the cache");
-    staging_->send<uint32_t>(stream_, work_->table.address() + i * sizes_.table_stride * 4ull, sent);
+    if (of_windows) std::replace(sent.begin(), sent.end(), model::no_block, 0u);
+    for (uint32_t block : sent) check(block < model::blocks_of_cache(limits_, of_windows), "blocks of the cache");
+    staging_->send<uint32_t>(stream_, to + i * sizes_.table_stride * 4ull, sent);
   }
 }
 

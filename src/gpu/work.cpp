@@ -39,6 +39,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     : rows(std::max(limits.rows, 1u)),
       table_stride(std::max(blocks_of(model.context, limits), 1u)),
       context(blocks_of(model.context, limits) * limits.block_tokens + 1),
+      windows(limits.window_blocks > 0),
       vocabulary(model.output ? model.vocabulary : 0) {
   half = in_slices(model.width);
   const auto fit_cols = [&](uint64_t cols) { half = std::max(half, in_slices(cols)); };
@@ -198,6 +199,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   for (auto list : {&W::tokens, &W::positions, &W::types, &W::lengths, &W::sequences, &W::outputs})
     allocate(list, rows * 4);
   allocate(&W::table, rows * s.table_stride * 4);
+  allocate(&W::window_table, s.windows ? rows * s.table_stride * 4 : 0);
   allocate(&W::tiles, rows * sizeof(kernels::PromptTile));
   for (auto list : {&W::text_lengths, &W::tile_lengths}) allocate(list, rows * 4);
   allocate(&W::picked, rows * sizeof(kernels::Sampled));

@@ -57,6 +57,7 @@ struct WorkSizes {
             bool expand_latents = false, bool chunk_states = false);
 
   uint32_t rows = 0, table_stride = 0, context = 0;
+  bool windows = false;                                                  // some caches have blocks of windows
   uint32_t vocabulary = 0;                                               // 0: a part of a model without a head
   uint32_t width = 0, qkv = 0, q = 0, attended = 0, inner = 0, act = 0;  // strides; inner: gate and up
   uint32_t half = 0;                                                     // stride of f16 rows
@@ -114,7 +115,7 @@ struct Work {
   cuda::Buffer keys_of_chunks, queries_of_chunks;  // (chunks, chunk_rows, chunk_keys) f16; see kernels::ChunkedArgs
   cuda::Buffer inverses, scores, factors;          // (chunks, chunk_heads, chunk_rows, chunk_rows) f16; (..., 4)
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
-  cuda::Buffer table;                                           // (rows, table_stride) u32
+  cuda::Buffer table, window_table;                             // (rows, table_stride) u32; of caches of windows
   cuda::Buffer tiles;                                           // (rows) PromptTile
   cuda::Buffer types;                                           // (rows) u32: token types
   cuda::Buffer text_lengths, tile_lengths;  // (rows) u32: of attention in both directions, by row and by tile

@@ -26,7 +26,11 @@ struct Limits {
   uint32_t block_tokens = 32;  // positions of a block
   KvFormat kv = KvFormat::f16;
   uint32_t state_slots = 0;  // places for recurrent states; 0: the model has none
+  // In the caches of attentions that see a window or a chunk of a text: a block goes back when no later token sees it.
+  // 0: all caches have kv_blocks, and one block table.
+  uint32_t window_blocks = 0;
 };
+constexpr uint32_t no_block = ~0u;  // in a block table of windows: no row sees these positions any more
 
 // Bytes that a model takes on a device.
 struct Memory {
@@ -56,23 +60,79 @@ inline std::vector<uint32_t> kv_cache_numbers(const Model& model) {
   });
   return numbers;
 }
-// f(attention) for the first attention of each KV cache.
+// What attentions see of a text whose caches have blocks of windows.
+struct Windows {
+  struct Sight {
+    uint32_t window, chunk;  // as of Attention
+    bool operator==(const Sight&) const = default;
+  };
+  std::vector<Sight> all;
+
+  // The first position that a row at `position` sees, by any of them.
+  uint32_t first_seen(uint32_t position) const {
+    uint32_t first = position;
+    for (const auto& [window, chunk] : all) {
+      const uint32_t in_window = window ? position - std::min(position, window - 1) : 0;
+      first = std::min(first, chunk ? std::max(in_window, position / chunk * chunk) : in_window);
+    }
+    return first;
+  }
+  // Positions that a row sees at most, by any of them.
+  uint32_t longest() const {
+    uint32_t longest = 0;
+    for (const auto& [window, chunk] : all)
+      longest = std::max(longest, window && chunk ? std::min(window, chunk) : window + chunk);
+    return longest;
+  }
+};
+// Of each KV cache, by its number: whether all attentions that read it see a window or a chunk only.
+inline std::vector<bool> kv_caches_of_windows(const Model& model) {
+  const std::vector<uint32_t> numbers = kv_cache_numbers(model);
+  std::vector<bool> of_windows(numbers.size(), true);
+  uint32_t attention = 0;
+  each_attention(model, [&](const Attention& a) {
+    const uint32_t number = numbers[attention++];
+    of_windows[number] = of_windows[number] && a.causal && (a.window || a.chunk);
+  });
+  return of_windows;
+}
+inline Windows windows_of(const Model& model) {
+  const std::vector<uint32_t> numbers = kv_cache_numbers(model);
+  const std::vector<bool> of_windows = kv_caches_of_windows(model);
+  Windows windows;
+  uint32_t attention = 0;
+  each_attention(model, [&](const Attention& a) {
+    const Windows::Sight sight{a.window, a.chunk};
+    if (!of_windows[numbers[attention++]]) return;
+    if (std::find(windows.all.begin(), windows.all.end(), sight) == windows.all.end()) windows.all.push_back(sight);
+  });
+  return windows;
+}
+// f(attention, of_windows) for the first attention of each KV cache.
 void each_kv_cache(const Model& model, auto&& f) {
   const std::vector<uint32_t> numbers = kv_cache_numbers(model);
+  const std::vector<bool> of_windows = kv_caches_of_windows(model);
   uint32_t attention = 0, count = 0;
   each_attention(model, [&](const Attention& a) {
     if (numbers[attention++] != count) return;
-    ++count;
-    f(a);
+    f(a, bool(of_windows[count++]));
   });
+}
+// Blocks of such a cache.
+inline uint32_t blocks_of_cache(const Limits& limits, bool of_windows) {
+  return of_windows && limits.window_blocks ? limits.window_blocks : limits.kv_blocks;
 }
 // Bytes that the KV cache takes, capped at 2^60: no machine has that, and sums with it do not overflow.
 inline uint64_t kv_bytes(const Model& model, const Limits& limits) {
-  uint64_t bytes = 0;  // of one position
-  each_kv_cache(model, [&](const Attention& a) { bytes += kv_bytes(a, limits.kv); });
+  constexpr uint64_t most = uint64_t(1) << 60;
   uint64_t all = 0;
-  const bool overflow = __builtin_mul_overflow(bytes, uint64_t(limits.kv_blocks) * limits.block_tokens, &all);
-  return overflow ? uint64_t(1) << 60 : std::min(all, uint64_t(1) << 60);
+  each_kv_cache(model, [&](const Attention& a, bool of_windows) {
+    const uint64_t positions = uint64_t(blocks_of_cache(limits, of_windows)) * limits.block_tokens;
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(kv_bytes(a, limits.kv), positions, &bytes)) bytes = most;
+    all = std::min(all + std::min(bytes, most), most);
+  });
+  return all;
 }
 // Bytes that the recurrent states take in all slots.
 inline uint64_t state_bytes(const Model& model, const Limits& limits) {
@@ -104,11 +164,16 @@ struct Picked {
   std::vector<std::pair<uint32_t, float>> top = {};  // Picking::top tokens; fewer if others have a probability of 0
 };
 
+using BlockTables = std::vector<std::vector<uint32_t>>;  // per sequence: which blocks hold its positions, in order
+
 // The rows of one step: any mix of sequences, in any lengths. Positions of a sequence ascend; what lies before them is
 // in its KV blocks already.
 struct Batch {
   std::vector<uint32_t> tokens, positions, sequences;  // one per row; `sequences` names a block table
-  std::vector<std::vector<uint32_t>> blocks;           // per sequence: which KV blocks hold its positions, in order
+  BlockTables blocks;                                  // of the KV cache
+  // With Limits::window_blocks, of caches of windows: as many blocks as above, or no_block where no row of the batch or
+  // of one that follows it sees any of the positions.
+  BlockTables window_blocks;
   // Per sequence, of models with recurrent states: the slot of its state, which no other sequence of the batch has. A
   // sequence whose first row has position 0 begins with an empty state, whatever the slot holds; any other continues
   // the state after the position before its first row. The batch leaves the state after its last row there.
@@ -134,6 +199,17 @@ struct Batch {
   // to come. It is followed after its allow(), if it needs one, and the batch that follows needs one as well.
   bool follows = false;
 };
+
+// Throws std::logic_error unless the block tables of windows are those that the limits ask for.
+inline void check_window_blocks(const Batch& batch, const Limits& limits) {
+  if (limits.window_blocks == 0) return;
+  check(batch.window_blocks.size() == batch.blocks.size(), "a block table of windows for every sequence");
+  for (size_t i = 0; i < batch.blocks.size(); ++i) {
+    check(batch.window_blocks[i].size() == batch.blocks[i].size(), "as many blocks of windows as of others");
+    for (const uint32_t block : batch.window_blocks[i])
+      check(block < limits.window_blocks || block == no_block, "blocks of windows");
+  }
+}
 
 // What a batch gave. Valid until the backend is called again.
 struct Result {
@@ -201,8 +277,10 @@ class Backend {
   }
   virtual void set_residual(std::span<const float>) { check(false, "a backend that computes parts of models"); }
 
-  // Of the KV cache, in all layers, from the first to the second; between two batches.
+  // Of the KV cache, in all layers, from the first to the second; between two batches. With Limits::window_blocks, the
+  // caches of windows have blocks of their own.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;
+  virtual void copy_window_block(uint32_t, uint32_t) { check(false, "a backend with blocks of windows"); }
   // Of the recurrent states, in all layers, from the first slot to the second; between two batches, in order: after all
   // that were begun before it, whose results may still have to be taken, and before one that follows them.
   virtual void copy_state(uint32_t, uint32_t) { check(false, "a backend for models with recurrent states"); }

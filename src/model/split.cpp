@@ -124,6 +124,9 @@ class Split : public Backend {
   void copy_block(uint32_t from, uint32_t to) override {
     for (Side& part : parts_) part.backend->copy_block(from, to);
   }
+  void copy_window_block(uint32_t from, uint32_t to) override {
+    for (Side& part : parts_) part.backend->copy_window_block(from, to);
+  }
   void copy_state(uint32_t from, uint32_t to) override {
     for (Side& part : parts_)
       if (has_states(part.model)) part.backend->copy_state(from, to);
@@ -190,7 +193,10 @@ class Split : public Backend {
     std::vector<float> values(rows * width);
     uint32_t bits = 1;
     for (float& value : values) value = float(int32_t(bits = bits * 1664525 + 1013904223)) * 0x1p-31f;
-    Batch batch{.tokens = std::vector<uint32_t>(rows), .sequences = std::vector<uint32_t>(rows), .blocks = {{0}}};
+    Batch batch{.tokens = std::vector<uint32_t>(rows),
+                .sequences = std::vector<uint32_t>(rows),
+                .blocks = {{0}},
+                .window_blocks = {{0}}};
     batch.positions = batch.tokens;
     Backend& backend = on(place);
     backend.begin(batch);

@@ -1,6 +1,8 @@
 // A model without layers. Its logits are a function of the text that it reads through its block table, and of nothing
 // else: a block that is shared wrongly, stale or never written changes the tokens. With slots for recurrent states they
-// are also a function of the state, which must be that of the text: any other changes the tokens too. Time is virtual.
+// are also a function of the state, which must be that of the text: any other changes the tokens too. With blocks of
+// windows they are also a function of what the window of a row has, which must be what the other blocks have. Time is
+// virtual.
 // A model with a head for multi-token prediction predicts what it will say itself, if what the head has in the cache
 // is that of the text, and the result that it begins with is that of the text, too.
 #pragma once
@@ -26,7 +28,9 @@ inline uint64_t mixed(uint64_t a, uint64_t b) {
 struct Cell {
   uint32_t token = ~0u, position = ~0u;
   uint64_t depth = 0;
+  bool operator==(const Cell&) const = default;
 };
+inline void PrintTo(const Cell& cell, std::ostream* out) { *out << "token " << cell.token << " at " << cell.position; }
 
 // What a slot holds, and a head in the cache: a function of all tokens up to a position.
 struct Recurrent {
@@ -57,6 +61,10 @@ class Reading {
     if (state != recurrent_) state_ = mixed(state_, state.text);
   }
   const Recurrent& recurrent() const { return recurrent_; }
+  void see_window(const Cell& window, const Cell& cell) {
+    EXPECT_EQ(window, cell) << "the window has another text";
+    if (window != cell) state_ = mixed(state_, window.depth + 1);
+  }
   void state(std::span<float> to) const {  // from -1 to 1
     for (size_t i = 0; i < to.size(); ++i) to[i] = float(mixed(state_, ~i) >> 40) * 0x1p-23f - 1;
   }
@@ -84,6 +92,13 @@ inline model::Model with_head(model::Model model) {
   return model;
 }
 
+// With an attention that sees a window or a chunk.
+inline model::Model with_window(model::Model model, uint32_t window, uint32_t chunk = 0) {
+  model.layers.emplace_back().sublayers.emplace_back(
+      model::Attention{.heads = 1, .kv_heads = 1, .head = 1, .value_head = 1, .window = window, .chunk = chunk});
+  return model;
+}
+
 struct Cost {  // seconds
   double step = 0.004, row = 0.0002, context = 0.0000004, noise = 0;
   double free_rows = 0;  // the first rows, which cost nothing
@@ -100,6 +115,8 @@ class FakeBackend : public IdleBackend {
         limits_(limits),
         cells_(size_t(limits.kv_blocks) * limits.block_tokens),
         head_cells_(cells_.size()),
+        sights_(model::windows_of(model)),
+        window_cells_(size_t(limits.window_blocks) * limits.block_tokens),
         slots_(limits.state_slots, {.text = 0, .tokens = ~0u}),
         random_(seed) {}
 
@@ -115,6 +132,11 @@ class FakeBackend : public IdleBackend {
     const size_t size = limits_.block_tokens;
     std::copy_n(cells_.begin() + ptrdiff_t(from * size), size, cells_.begin() + ptrdiff_t(to * size));
     std::copy_n(head_cells_.begin() + ptrdiff_t(from * size), size, head_cells_.begin() + ptrdiff_t(to * size));
+  }
+  void copy_window_block(uint32_t from, uint32_t to) override {
+    ++copied_windows;
+    const size_t size = limits_.block_tokens;
+    std::copy_n(window_cells_.begin() + ptrdiff_t(from * size), size, window_cells_.begin() + ptrdiff_t(to * size));
   }
   void copy_state(uint32_t from, uint32_t to) override {
     EXPECT_NE(from, to);
@@ -135,7 +157,7 @@ class FakeBackend : public IdleBackend {
   std::function<void(std::span<float>)> change_logits;       // of a row, before they are picked from
   std::function<void(std::span<float>)> change_predictions;  // the same, of the head
   uint64_t predicted_rows = 0;                               // of the head
-  uint32_t copied = 0, copied_states = 0, kept_states = 0;
+  uint32_t copied = 0, copied_windows = 0, copied_states = 0, kept_states = 0;
   bool copy_fault = false;         // in the next copy of a state
   size_t max_outputs = 0;          // of a batch
   uint64_t rows = 0, batches = 0;  // computed
@@ -158,6 +180,20 @@ class FakeBackend : public IdleBackend {
     for (uint32_t i = 0; i < positions; ++i) reading.read(cell(table, i));
     return reading;
   }
+  // Feeds a token to the block of windows, and reads what it sees. What another text left in the block is gone.
+  void feed_window(const model::Batch& batch, uint32_t sequence, uint32_t position, Reading& reading) {
+    if (window_cells_.empty()) return;
+    const std::vector<uint32_t>&blocks = batch.blocks[sequence], &windows = batch.window_blocks.at(sequence);
+    EXPECT_EQ(blocks.size(), windows.size());
+    const auto window_cell = [&](uint32_t at) -> Cell& {
+      return window_cells_.at(size_t(windows.at(at / limits_.block_tokens)) * limits_.block_tokens +
+                              at % limits_.block_tokens);
+    };
+    if (position % limits_.block_tokens == 0) std::fill_n(&window_cell(position), limits_.block_tokens, Cell());
+    window_cell(position) = cell(blocks, position);
+    for (uint32_t at = sights_.first_seen(position); at <= position; ++at)
+      reading.see_window(window_cell(at), cell(blocks, at));
+  }
   void expect_slots(const model::Batch& batch) const {
     EXPECT_EQ(batch.slots.size(), slots_.empty() ? 0 : batch.blocks.size());
     std::vector<uint32_t> sorted = batch.slots;
@@ -175,6 +211,8 @@ class FakeBackend : public IdleBackend {
   const model::Limits limits_;
   std::vector<Cell> cells_;
   std::vector<Recurrent> head_cells_;  // of each position: the text up to it
+  model::Windows sights_;
+  std::vector<Cell> window_cells_;
   std::vector<Recurrent> slots_;
   std::vector<Reading> results_;  // of the rows of the last batch, where there is a head
   bool predicted_ = false;        // the last batch did
@@ -229,6 +267,7 @@ inline void FakeBackend::begin(const model::Batch& batch) {
       reading = read(batch.blocks[sequence], position);
     }
     reading = feed(batch.blocks[sequence], batch.tokens[row], position, reading);
+    feed_window(batch, sequence, position, reading);
     if (!slots_.empty()) {
       Recurrent& own = slots_.at(batch.slots[sequence]);
       own = (position == 0 ? Recurrent() : own).next(batch.tokens[row]);

@@ -108,6 +108,9 @@ TEST(Metrics, HaveOneNameEach) {
   metrics.snapshots_taken = 33;
   metrics.snapshots_found = 34;
   metrics.snapshots_dropped = 35;
+  metrics.windows_in_use = 39;
+  metrics.windows_cached = 40;
+  metrics.windows_all = 41;
   metrics.slots_in_use = 36;
   metrics.snapshots = 37;
   metrics.slots_all = 38;
@@ -148,6 +151,9 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_state_snapshots_total:taken", 33},
                                                {"heddle_state_snapshots_total:found", 34},
                                                {"heddle_state_snapshots_total:dropped", 35},
+                                               {"heddle_kv_window_blocks:in_use", 39},
+                                               {"heddle_kv_window_blocks:cached", 40},
+                                               {"heddle_kv_window_blocks:all", 41},
                                                {"heddle_state_slots:in_use", 36},
                                                {"heddle_state_slots:snapshot", 37},
                                                {"heddle_state_slots:all", 38},

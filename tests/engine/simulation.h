@@ -26,6 +26,7 @@ struct Traffic {
   bool penalties = true;   // in some requests
   double turns = 0;        // part of requests that continue a completion: its prompt, the answer, and something new
   uint32_t clients = 1;
+  uint32_t window = 0, chunk = 0;  // of the model
   double cached = 0.2;  // tokens of prompts that are found in the cache, at least, for each one that is computed
   std::optional<model::Limits> draft;  // of a draft model
   double draft_right = 1;              // part of its logits that are those of the model
@@ -52,7 +53,7 @@ class Simulation {
   Simulation(const Traffic& traffic, uint64_t seed)
       : traffic_(traffic),
         random_(seed),
-        model_(fake_model(traffic.context, 16, traffic.repetition)),
+        model_(with_window(fake_model(traffic.context, 16, traffic.repetition), traffic.window, traffic.chunk)),
         backend_(traffic.head_right ? (model_ = with_head(model_)) : model_, traffic.limits, seed) {
     backend_.cost = traffic.cost;
     if (traffic.head_right) backend_.change_predictions = wrong_logits(*traffic.head_right, seed);
@@ -88,6 +89,7 @@ class Simulation {
     EXPECT_TRUE(engine_->idle());
     tally_.metrics = engine_->metrics();
     EXPECT_EQ(tally_.metrics.blocks_in_use, 0u);
+    EXPECT_EQ(tally_.metrics.windows_in_use, 0u);
     EXPECT_EQ(tally_.metrics.slots_in_use, 0u);
     EXPECT_EQ(tally_.metrics.snapshots_taken - tally_.metrics.snapshots_dropped, tally_.metrics.snapshots);
     EXPECT_EQ(tally_.metrics.waiting + tally_.metrics.running, 0u);

@@ -37,6 +37,7 @@ class ForwardingBackend : public model::Backend {
   void head() override { inner_->head(); }
   model::Result result() override { return inner_->result(); }
   void copy_block(uint32_t from, uint32_t to) override { inner_->copy_block(from, to); }
+  void copy_window_block(uint32_t from, uint32_t to) override { inner_->copy_window_block(from, to); }
   void copy_state(uint32_t from, uint32_t to) override { inner_->copy_state(from, to); }
 
  private:

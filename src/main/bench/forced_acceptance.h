@@ -28,6 +28,7 @@ class ForcedAcceptance : public model::Backend {
   uint32_t max_followed_rows() const override { return inner_.max_followed_rows(); }
   uint32_t max_followed_changes() const override { return inner_.max_followed_changes(); }
   void copy_block(uint32_t from, uint32_t to) override { inner_.copy_block(from, to); }
+  void copy_window_block(uint32_t from, uint32_t to) override { inner_.copy_window_block(from, to); }
   void copy_state(uint32_t from, uint32_t to) override { inner_.copy_state(from, to); }
   bool usable() const override { return inner_.usable(); }
   std::vector<model::KernelTime> kernel_times() override { return inner_.kernel_times(); }

@@ -126,9 +126,17 @@ void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
   }
 }
 
-// Of the KV cache, in all layers.
-uint64_t token_bytes(const model::Model& model, model::KvFormat kv) {
-  return model::kv_bytes(model, {.kv_blocks = 1, .block_tokens = 1, .kv = kv});
+// Of the KV cache, in all layers, and in those with a window.
+struct TokenBytes {
+  uint64_t all = 0, windows = 0;
+};
+TokenBytes token_bytes(const model::Model& model, model::KvFormat kv) {
+  TokenBytes bytes;
+  model::each_kv_cache(model, [&](const model::Attention& a, bool of_windows) {
+    bytes.all += model::kv_bytes(a, kv);
+    if (of_windows) bytes.windows += model::kv_bytes(a, kv);
+  });
+  return bytes;
 }
 
 void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
@@ -162,7 +170,9 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
                               {"context", plan.model.context},
                               {"trained_context", plan.trained},
                               {"kv", name_of(kv)},
-                              {"kv_bytes_per_token", token_bytes(plan.model, kv)},
+                              {"kv_bytes_per_token", token_bytes(plan.model, kv).all},
+                              {"kv_window", model::windows_of(plan.model).longest()},
+                              {"kv_window_bytes_per_token", token_bytes(plan.model, kv).windows},
                               {"devices", list}};
   if (!plan.no_gpu.empty()) json["no_gpu"] = plan.no_gpu;
   out << json.dump(2) << '\n';
@@ -174,10 +184,14 @@ bool print_plan(const PlanOptions& options, std::ostream& out) {
   if (options.json) {
     print_plan_json(plan, options.device.kv, out);
   } else {
-    out << fmt::format("{}: context of {} tokens ({}), KV cache in {}, {} bytes a token\n", plan.model.name,
+    const TokenBytes bytes = token_bytes(plan.model, options.device.kv);
+    out << fmt::format("{}: context of {} tokens ({}), KV cache in {}, {} bytes a token{}\n", plan.model.name,
                        plan.model.context,
                        plan.trained ? fmt::format("trained for {}", plan.trained) : "trained for an unknown one",
-                       name_of(options.device.kv), token_bytes(plan.model, options.device.kv));
+                       name_of(options.device.kv), bytes.all,
+                       bytes.windows ? fmt::format(", {} of them for the last {} of a text only", bytes.windows,
+                                                   model::windows_of(plan.model).longest())
+                                     : "");
     print_plan_table(plan.devices, out);
     if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ namespace {
 uint32_t texts_at_once(uint32_t rows) { return std::max(64u, rows / 8); }
 constexpr uint32_t min_context = 512;  // a context is not cut below this unless asked for
 constexpr uint32_t tokens_of_slot = 512, min_slots = 4, max_slots_of_one = 16, max_slots = 128;
+constexpr uint32_t text_tokens = 4096, min_texts = 4;  // of texts with a window
 
 uint32_t blocks_for(uint64_t tokens) {
   const uint32_t block = model::Limits().block_tokens;
@@ -29,37 +31,57 @@ uint32_t blocks_for(uint64_t tokens) {
 uint64_t bytes_for(const model::Model& model, const model::Model* draft, const DeviceOptions& options,
                    const model::Limits& limits, const cuda::DeviceInfo* gpu) {
   const uint64_t own = memory_for(model, options, limits, gpu).total();
-  return draft ? own + memory_for(*draft, options, limits, gpu).total() : own;
+  return draft ? own + memory_for(*draft, options, draft_limits(limits), gpu).total() : own;
 }
 
-// With as many of the requested KV blocks as fit.
-model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
-                      const cuda::DeviceInfo* gpu, const model::Model* draft) {
-  if (!model::is_causal(model)) return limits;
-  uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
-  if (available == 0) low = high;  // unknown
+// The largest number from `low` on, up to `high`, with which the limits need no more than is available.
+uint32_t largest_that_fits(uint32_t low, uint32_t high, const std::function<bool(uint32_t)>& fits) {
   while (low < high) {
-    limits.kv_blocks = low + (high - low + 1) / 2;
-    limits.state_slots = state_slots_for(options, limits.kv_blocks);
-    if (bytes_for(model, draft, options, limits, gpu) <= available)
-      low = limits.kv_blocks;
+    const uint32_t middle = low + (high - low + 1) / 2;
+    if (fits(middle))
+      low = middle;
     else
-      high = limits.kv_blocks - 1;
+      high = middle - 1;
   }
-  limits.kv_blocks = low;
-  limits.state_slots = state_slots_for(options, low);
+  return low;
+}
+
+// With as many of the requested KV blocks as fit; with `more_windows`, as many blocks of windows as fit then.
+model::Limits widened(const model::Model& model, const DeviceOptions& options, model::Limits limits, uint64_t available,
+                      const cuda::DeviceInfo* gpu, const model::Model* draft, bool more_windows) {
+  if (!model::is_causal(model)) return limits;
+  const auto with_blocks = [&](uint32_t blocks) {
+    limits.kv_blocks = blocks;
+    limits.state_slots = state_slots_for(options, blocks);
+    limits.window_blocks = window_blocks_for(model, options, limits);
+    return limits;
+  };
+  const auto fits = [&](const model::Limits& each) {
+    return available == 0 || bytes_for(model, draft, options, each, gpu) <= available;  // 0: unknown
+  };
+  const uint32_t low = limits.kv_blocks, high = std::max(low, blocks_for(options.cache_tokens));
+  limits = with_blocks(largest_that_fits(low, high, [&](uint32_t blocks) { return fits(with_blocks(blocks)); }));
+  if (limits.window_blocks == 0 || !more_windows) return limits;
+  limits.window_blocks = largest_that_fits(limits.window_blocks, limits.kv_blocks, [&](uint32_t blocks) {
+    model::Limits more = limits;
+    more.window_blocks = blocks;
+    return fits(more);
+  });
+  if (limits.window_blocks == limits.kv_blocks) limits.window_blocks = 0;
   return limits;
 }
 
 // Tokens of the KV cache of a server, and of that of its draft, which may be null.
 uint32_t tokens_for_many(const model::Model& model, const model::Model* draft, uint64_t available,
                          const DeviceOptions& options, bool gpu) {
-  model::Limits block{.kv_blocks = 1};
-  block.kv = options.kv;
-  const auto bytes_of_token = [&](const model::Model& each) {
-    return model::kv_bytes(each, block) / block.block_tokens + model::state_bytes(each) / tokens_of_slot;
+  model::Limits context{.rows = cpu_rows(options), .kv_blocks = blocks_for(model.context), .kv = options.kv};
+  context.window_blocks = window_blocks_for(model, options, context);
+  const auto bytes_of_token = [](const model::Model& each, const model::Limits& limits) {
+    return model::kv_bytes(each, limits) / (uint64_t(limits.kv_blocks) * limits.block_tokens) +
+           model::state_bytes(each) / tokens_of_slot;
   };
-  const uint64_t token = std::max<uint64_t>(1, bytes_of_token(model) + (draft ? bytes_of_token(*draft) : 0));
+  const uint64_t token = std::max<uint64_t>(
+      1, bytes_of_token(model, context) + (draft ? bytes_of_token(*draft, draft_limits(context)) : 0));
   uint64_t tokens = model.context * uint64_t(gpu ? 256 : 8);
   if (!gpu) tokens = std::min(tokens, available / 4 / token);
   return uint32_t(std::clamp<uint64_t>(tokens, model.context, INT32_MAX));
@@ -72,6 +94,22 @@ uint32_t state_slots_for(const DeviceOptions& options, uint32_t kv_blocks) {
   const uint32_t most = options.many || options.cache_tokens > 0 ? max_slots : max_slots_of_one;
   const uint32_t least = std::max(min_slots, 2 * options.at_once);  // each sequence runs, and has a snapshot
   return uint32_t(std::clamp<uint64_t>(tokens / tokens_of_slot, least, std::max(least, most)));
+}
+
+uint32_t window_blocks_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits) {
+  const uint64_t seen = model::windows_of(model).longest(), kv_blocks = limits.kv_blocks;
+  if (seen == 0 || !model::is_causal(model)) return 0;
+  const bool many = options.many || options.cache_tokens > 0;
+  const uint64_t tokens = kv_blocks * limits.block_tokens, text = std::max<uint64_t>(text_tokens, 4 * seen);
+  const uint64_t texts = std::max<uint64_t>(many ? tokens / text : 0, min_texts);
+  const uint64_t blocks =
+      std::max(kv_blocks / 8, texts * (blocks_for(seen) + 2) + blocks_for(limits.rows) + 1);  // and those of a batch
+  return blocks < kv_blocks ? uint32_t(blocks) : 0;
+}
+
+model::Limits draft_limits(model::Limits limits) {
+  limits.window_blocks = 0;
+  return limits;
 }
 
 uint32_t cpu_rows(const DeviceOptions& options) {
@@ -104,6 +142,7 @@ model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_
 
 model::Limits limits_for(const model::Model& model, const DeviceOptions& options, uint32_t context, uint32_t rows) {
   model::Limits limits = limits_for(options, context, rows);
+  limits.window_blocks = window_blocks_for(model, options, limits);
   if (model::is_causal(model)) return limits;
   limits.rows = std::max(rows, context);
   limits.kv_blocks = blocks_for(limits.rows) + texts_at_once(limits.rows);
@@ -161,7 +200,9 @@ Fit fit(const model::Model& model, const DeviceOptions& wanted, uint32_t rows, u
   // Leave a GPU some memory for the kernels and graphs of later batches.
   const uint64_t spared = options.many && gpu ? available / 16 : 0;
   const uint64_t share = (available - spared) / std::max(1u, options.shares);
-  if (enough) fit.limits = widened(model, options, limits_for(model, options, fit.context, rows), share, gpu, draft);
+  if (enough)
+    fit.limits = widened(model, options, limits_for(model, options, fit.context, rows), share, gpu, draft,
+                         wanted.cache_tokens > 0);
   return fit;
 }
 

@@ -14,6 +14,11 @@ model::Memory memory_for(const model::Model& model, const DeviceOptions& options
 // that runs, at the end of its prompt, at the end of its answer, and before proposals. One user needs no more than 16
 // whatever the context, and many no more than 128.
 uint32_t state_slots_for(const DeviceOptions& options, uint32_t kv_blocks);
+// Blocks of windows beside this many KV blocks, of which a text of 4096 tokens or of four windows takes as many as its
+// last window; for one user, those of four texts. An eighth of the KV blocks at least, because what a window has left
+// behind can be reused as long as it is there. 0: the model has none, or they would be no fewer than KV blocks.
+uint32_t window_blocks_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits);
+model::Limits draft_limits(model::Limits limits);  // of the draft of a model with these: it has one block table
 // For one sequence with this context, or for the cache that `options` ask for if that is smaller.
 model::Limits limits_for(const DeviceOptions& options, uint32_t context, uint32_t rows);
 // The same for this model. An encoder computes a text in one batch, which has rows for the whole context, and no block
@@ -54,7 +59,8 @@ struct Fit {
   uint64_t total() const { return needed.total() + draft.total(); }
 };
 // A context that was asked for is not cut. `available` 0: unknown, everything fits. With DeviceOptions::many the cache
-// takes a GPU's memory up to 256 contexts, or on the CPU 8 contexts but at most a quarter of what is available.
+// takes a GPU's memory up to 256 contexts, or on the CPU 8 contexts but at most a quarter of what is available. Where
+// cache_tokens are asked for, what is left of the memory goes to blocks of windows: short texts then fill the cache.
 Fit fit(const model::Model& model, const DeviceOptions& options, uint32_t rows, uint64_t available,
         const cuda::DeviceInfo* gpu = nullptr, const model::Model* draft = nullptr);
 

@@ -272,7 +272,7 @@ class Opener {
   void settle(uint32_t context, const model::Limits& limits) {
     if (context != running_->model.context) load(context);
     each_model([&](RunningModel& each) {
-      each.limits = limits;
+      each.limits = &each == running_.get() ? limits : draft_limits(limits);
       if (!model::has_states(each.model)) each.limits.state_slots = 0;
     });
   }

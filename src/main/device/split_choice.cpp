@@ -211,10 +211,11 @@ class Chooser {
     if (cache > context_ && model::is_causal(model_))
       limits.kv_blocks = (cache + limits.block_tokens - 1) / limits.block_tokens;
     limits.state_slots = state_slots_for(options, limits.kv_blocks);
+    limits.window_blocks = window_blocks_for(model_, options, limits);
     return limits;
   }
   uint64_t draft_bytes(const model::Limits& limits) const {
-    return draft_ ? memory_for(*draft_, options_, limits, &room_.gpu).total() : 0;
+    return draft_ ? memory_for(*draft_, options_, draft_limits(limits), &room_.gpu).total() : 0;
   }
 
   SplitChoice finished(SplitChoice choice) const {

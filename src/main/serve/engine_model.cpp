@@ -27,6 +27,7 @@ struct EngineModel::Facts {
   double load_seconds = 0;
 
   uint64_t kv_tokens() const { return uint64_t(running.limits.kv_blocks) * running.limits.block_tokens; }
+  uint64_t window_tokens() const { return uint64_t(running.limits.window_blocks) * running.limits.block_tokens; }
 };
 
 namespace {
@@ -95,7 +96,9 @@ std::string serve_lines(const auto& facts) {
   if (running.split) row("split", running.split->text);
   row("context", fmt::format("{} tokens", facts.context));
   row("KV cache",
-      fmt::format("{} tokens, {}, {}", facts.kv_tokens(), bytes(device.memory.kv), name_of(running.limits.kv)));
+      fmt::format("{} tokens{}, {}, {}", facts.kv_tokens(),
+                  facts.window_tokens() ? fmt::format(" ({} in layers with a window)", facts.window_tokens()) : "",
+                  bytes(device.memory.kv), name_of(running.limits.kv)));
   row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
                             bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
   if (device.draft)
@@ -139,6 +142,7 @@ std::string serve_config(const auto& facts) {
       {"kv",
        {{"format", name_of(running.limits.kv)},
         {"tokens", facts.kv_tokens()},
+        {"window_tokens", facts.window_tokens()},
         {"block_tokens", running.limits.block_tokens},
         {"bytes", device.memory.kv}}},
       {"rows", running.limits.rows},
