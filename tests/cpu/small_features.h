@@ -127,7 +127,7 @@ inline const std::vector<SmallFeature>& small_features() {
          for (model::Layer& layer : b.model().layers)
            for (model::Sublayer& sublayer : layer.sublayers)
              std::visit(model::Overloaded{
-                            [](model::Altup&) {},
+                            [](model::Altup&) {}, [](model::NextHead&) {},
                             [&](auto& kind) { kind.residual_norm = b.norm(b.shape().width, Norm::Kind::layer); }},
                         sublayer);
        }},
