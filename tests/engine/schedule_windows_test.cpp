@@ -50,8 +50,8 @@ TEST(WindowsSimulation, SlowWithoutRoom) {
 }
 
 void windows_of_clients(uint32_t requests, uint64_t seed) {
-  Traffic traffic = window_traffic(
-      requests, 17, window_limits(16 + 5 * uint32_t(seed % 6), 80 + 10 * uint32_t(seed % 9), 4, 32));
+  Traffic traffic =
+      window_traffic(requests, 17, window_limits(16 + 5 * uint32_t(seed % 6), 80 + 10 * uint32_t(seed % 9), 4, 32));
   traffic.open = 20;
   traffic.clients = uint32_t(2 + seed % 4);
   traffic.cached = 0;
