@@ -113,6 +113,16 @@ TEST_P(SlowPlansOfStates, FollowAndPart) {
   both.feed({{0, 3}, {2, 1}}, BesideReference::last);
   both.feed({{2, 2}, {0, 1}}, BesideReference::last);
 }
+// A prompt of two chunks; one of a chunk beside a step and a prompt that is too short for one; steps after both.
+TEST_P(SlowPlansOfStates, TakePromptsInChunks) {
+  const test::Folder folder;
+  const model::Model model = load(folder);
+  BesideReference both(model, limits_, interpreted(), f16_bound);
+  both.use_text(test::Fixture(GetParam()).ids);
+  both.feed({{0, 67}}, BesideReference::last);
+  both.feed({{0, 1}, {1, 32}, {2, 3}}, BesideReference::last);
+  both.feed({{2, 1}, {0, 1}, {1, 1}});
+}
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfStates,
                          testing::ValuesIn(test::Fixture::with_states(test::Fixture::one_of_each_class(), true)),
                          [](const auto& one) { return test::as_test_name(one.param); });

@@ -31,7 +31,8 @@ class PathsOfBatches : public FakeGpu {
       std::lock_guard lock(mutex_);
       texts_.insert(ptx::print(kernel, target_for(cuda::devices()[0]), {.lines = false}));
     };
-    auto backend = make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32, .kv = kv_}, lazy);
+    auto backend =
+        make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32, .kv = kv_, .state_slots = 64}, lazy);
     model::Batch batch = batch_of(shape);
     batch.outputs.clear();  // no head: it has products of its own
     const size_t before = launches();
@@ -217,6 +218,37 @@ TEST_F(PathsOfBatches, AVectorThatDoesNotFitGoesToTheMatrixUnits) {
             }),
             "a product of 16384 columns does not fit the GPU's registers and shared memory");
   cuda::treat_gpus_as("");
+}
+
+TEST_F(PathsOfBatches, LongRunsOfRowsChangeStatesInChunks) {
+  SmallModel small;
+  small.make_recurrent();
+  const Names by_rows{"recurrence"}, in_chunks{"recurrence_prepare", "recurrence_scan"};
+  Names both = in_chunks;
+  both.merge(Names(by_rows));
+  const auto launched = [&](const Options& options, const Shape& shape) {
+    return launched_for(small.model, options, shape, both);
+  };
+  const uint32_t enough = min_chunked_rows;
+  EXPECT_EQ(launched({}, {{1, 3}}), by_rows);
+  EXPECT_EQ(launched({}, Shape(40, {1, 3})), by_rows);
+  EXPECT_EQ(launched({}, {{enough - 1, 0}, {enough - 1, 3}}), by_rows);
+  EXPECT_EQ(launched({}, {{enough, 0}}), in_chunks);
+  EXPECT_EQ(launched({}, {{enough, 7}, {60, 0}}), in_chunks);
+  EXPECT_EQ(launched({}, {{1, 3}, {enough, 0}}), both);
+  EXPECT_EQ(launched({}, {{enough, 0}, {2, 3}}), both);
+  EXPECT_EQ(launched(exact_, {{60, 0}}), by_rows);
+  EXPECT_EQ(launched(deterministic_, {{60, 0}}), by_rows);
+  cuda::treat_gpus_as("sm_75");
+  EXPECT_EQ(launched({}, {{60, 0}}), by_rows);
+  cuda::treat_gpus_as("sm_80");
+  EXPECT_EQ(launched({}, {{60, 0}}), in_chunks);
+  cuda::treat_gpus_as("");
+  model::Recurrence& r = small.model.layers[0].get<model::Recurrence>();
+  r.key = kernels::max_chunked_key + 1;
+  r.mixed = small.matrix(2 * r.key + 32, 64);
+  r.convolution.weight.assign((2 * r.key + 32) * 4, 0.5f);
+  EXPECT_EQ(launched({}, {{60, 0}}), by_rows);
 }
 
 // A kernel that nothing runs is not kept: every kernel of the catalogue is launched for some model, batch and GPU.

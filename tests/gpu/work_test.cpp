@@ -101,6 +101,20 @@ TEST(WorkSizes, RowsGroupedByExpertHaveSlots) {
   EXPECT_EQ(few.expert_slots, 0u);  // never grouped
 }
 
+TEST(WorkSizes, PromptsOfRecurrentStatesHaveChunks) {
+  SmallModel small;
+  small.make_recurrent();
+  const model::Limits many{.rows = 2 * min_chunked_rows + 1, .kv_blocks = 4, .block_tokens = 16};
+  const WorkSizes by_rows(small.model, many, sms), chunked(small.model, many, sms, false, false, true);
+  EXPECT_EQ(by_rows.chunks, 0u);
+  EXPECT_EQ(chunked.chunks, 2u);
+  // two chunks of 64 rows: a key head of 16, with queries, and 2 heads with two rows of 64 and four factors
+  EXPECT_EQ(chunked.bytes() - by_rows.bytes(),
+            rounded(2 * 8) + 2 * rounded(128 * 16 * 2) + 2 * rounded(128 * 2 * 64 * 2) + rounded(128 * 2 * 4 * 4));
+  const WorkSizes few(small.model, {.rows = min_chunked_rows - 1, .kv_blocks = 4}, sms, false, false, true);
+  EXPECT_EQ(few.chunks, 0u);
+}
+
 // Rows that pick are many, those that change logits first are few: their texts and logits are as long as the context
 // and the vocabulary.
 TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {

@@ -189,7 +189,7 @@ class PrepareWriter {
             std::array<F32, 2> score, entry;
             for (uint32_t c = 0; c < 2; ++c) {
               const F32 decay = exp((sums[i][0] - others[c * 2]) + (sums[i][1] - others[c * 2 + 1]));
-              score[c] = select(second + c <= at, of_queries[j].get(i * 2 + c) * decay, 0.0f);
+              score[c] = select(second + c <= at, of_queries[j].get(i * 2 + c) * (decay * square_scale), 0.0f);
               entry[c] = select(second + c < at, of_keys[j].get(i * 2 + c) * decay * inputs[i], 0.0f);
             }
             store((scores + (at * chunk_rows + second)).as<uint32_t>(),
@@ -214,7 +214,7 @@ class PrepareWriter {
       for (const auto& sum : sums)
         if (sum) next = next - *sum;
       x.push_back(next);
-      store(inverse.offset(i * chunk_rows) + k_.thread(), to_f16(next));
+      store(inverse.offset(i * chunk_rows) + k_.thread(), to_f16(next * square_scale));
     }
   }
 

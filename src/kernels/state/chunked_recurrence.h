@@ -17,6 +17,8 @@ namespace heddle::kernels {
 
 constexpr uint32_t chunk_rows = 64;
 constexpr uint32_t max_chunked_key = 128;
+constexpr float square_scale =
+    0x1p14f;  // of inverses and scores: f16 holds what decays have left of them, down to 2^-28
 
 // Rows of one sequence, `count` entries from `begin` on, not empty. All chunks of a run but its last are full, and
 // follow each other.
@@ -27,9 +29,10 @@ struct StateChunk {
 struct ChunkedArgs : Recurrence::Args {
   ptx::DevicePtr<uint32_t> chunks;  // StateChunk, 8-byte aligned
   // What recurrence_prepare hands over, 16-byte aligned.
-  ptx::DevicePtr<heddle::f16> keys, queries;     // (chunks, key_heads, chunk_rows, padded_key()): of length 1
-  ptx::DevicePtr<heddle::f16> inverses, scores;  // (chunks, heads, chunk_rows, chunk_rows): (I + L)^-1 of delta, and P
-  ptx::DevicePtr<float> factors;                 // (chunks, heads, chunk_rows, 4): of u, e^g, e^(G - g), of y
+  ptx::DevicePtr<heddle::f16> keys, queries;  // (chunks, key_heads, chunk_rows, padded_key()): of length 1
+  ptx::DevicePtr<heddle::f16> inverses,
+      scores;                     // (chunks, heads, chunk_rows, chunk_rows): (I + L)^-1 of delta, and P, scaled
+  ptx::DevicePtr<float> factors;  // (chunks, heads, chunk_rows, 4): of u, e^g, e^(G - g), of y
   uint32_t chunk_count;
 };
 

@@ -196,12 +196,13 @@ class ScanWriter {
       Sums solved = sums_of_rows();
       multiply_lower(stage.offset(at_.inverses).as<heddle::f16>(), right_, solved);
       each_pair([&](uint32_t tile, uint32_t i, U32 row, U32 column) {
-        write_u(row, column, solved[tile].get(i * 2), solved[tile].get(i * 2 + 1), rows[i].after);
+        const auto of = [&](uint32_t c) { return solved[tile].get(i * 2 + c) * (1 / square_scale); };
+        write_u(row, column, of(0), of(1), rows[i].after);
       });
       k_.barrier();
     }
     for (uint32_t tile = 0; tile < 2; ++tile)
-      for (uint32_t reg = 0; reg < 4; ++reg) answers[tile].var[reg] *= rows[reg / 2].before;
+      for (uint32_t reg = 0; reg < 4; ++reg) answers[tile].var[reg] *= rows[reg / 2].before * square_scale;
     multiply_lower(scores, u_, answers);
     write_answers(answers, rows, unscale, stage.offset(at_.rows).as<uint32_t>(), left);
     change_state(keys, load(factors.offset((chunk_rows - 1) * 4 + 1)) * scale, unscale);
@@ -280,7 +281,7 @@ class ScanWriter {
       k_.when(row < left, [&] {
         const auto to = k_.arg(&Args::y) + (mul_wide(load(numbers + row), k_.arg(&Args::y_stride)) +
                                             widen(head_ * k_.arg(&Args::value) + first_ + column));
-        const F32 by = rows[i].output * unscale;
+        const F32 by = rows[i].output * unscale * (1 / square_scale);
         for (uint32_t c = 0; c < 2; ++c) {
           F32 y = answers[tile].get(i * 2 + c) * by;
           if (!is_delta()) y = fma(skip_, rows[i].values[tile][c], y);

@@ -72,7 +72,7 @@ RecurrentHeads::RecurrentHeads(Random& random, uint32_t key, uint32_t rule, cons
   scales_.resize(want_.size());
   want_states_.assign(states_.begin(), states_.end());
   state_scales_.assign(states_.size(), 1e-30);
-  lengths_ = scales_;
+  lengths_ = least_ = scales_;
   state_lengths_ = state_scales_;
   for (size_t i = 0; i < runs_.all.size(); ++i)
     for (uint32_t h = 0; h < heads; ++h) run_head(runs_.all[i], runs_.fresh[i], h);
@@ -100,55 +100,85 @@ kernels::Recurrence::Args RecurrentHeads::put(Machine& m) const {
   return args;
 }
 
+RecurrentHeads::Row RecurrentHeads::row_of(uint32_t row, uint32_t h) const {
+  const uint32_t kh = shape_.tiled ? h % shape_.key_heads : h / (shape_.heads / shape_.key_heads);
+  const float *x = mixed_.data() + size_t(row) * mixed_stride(), *k = x + sizes_.keys_at + kh * key_,
+              *q = x + sizes_.queries_at + kh * key_;
+  const double step = std::clamp(softplus(double(steps_[row * steps_stride() + h]) + bias_[h]), double(sizes_.min_step),
+                                 double(sizes_.max_step));
+  Row made{.k = {k, k + key_},
+           .q = {q, q + key_},
+           .decay = std::exp(rates_[h] * step),
+           .factor = delta_ ? sigmoid(betas_[row * steps_stride() + h]) : step,
+           .values = x + sizes_.values_at + h * shape_.value};
+  if (delta_) {
+    divide(made.k, 1);
+    divide(made.q, std::sqrt(double(key_)));
+  }
+  return made;
+}
+
+std::vector<double> RecurrentHeads::largest(const std::vector<double>& state, std::span<const Row> rows) const {
+  std::vector<double> all((shape_.value + columns - 1) / columns);
+  for (size_t i = 0; i < state.size(); ++i) {
+    double& of_group = all[i / key_ / columns];
+    of_group = std::max(of_group, std::abs(state[i]));
+  }
+  for (const Row& row : rows)
+    for (uint32_t v = 0; v < shape_.value; ++v)
+      all[v / columns] = std::max(all[v / columns], length(row.k) * std::abs(row.factor * row.values[v]));
+  return all;
+}
+
 void RecurrentHeads::run_head(const kernels::StateRun& run, bool fresh, uint32_t h) {
-  const uint32_t value = shape_.value, heads = shape_.heads, key = key_;
-  const uint32_t kh = shape_.tiled ? h % shape_.key_heads : h / (heads / shape_.key_heads);
+  const uint32_t value = shape_.value, key = key_;
   std::vector<double> state(size_t(value) * key);
   const uint64_t place = run.slot * slot() + uint64_t(h) * value * padded();
   for (uint32_t v = 0; v < value && !fresh; ++v)
     for (uint32_t i = 0; i < key; ++i) state[size_t(v) * key + i] = states_[place + uint64_t(v) * padded() + i];
   std::vector<double> lengths;  // of each value's state
+  // What the chunk, and what decays have left of those before it, add to the scales of a group of columns.
+  std::vector<double> least((value + columns - 1) / columns), before(least.size());
   for (uint32_t v = 0; v < value; ++v) lengths.push_back(length(std::span(state).subspan(size_t(v) * key, key)));
+  std::vector<Row> rows;
+  for (uint32_t e = 0; e < run.count; ++e) rows.push_back(row_of(runs_.order[run.begin + e], h));
   for (uint32_t e = 0; e < run.count; ++e) {
-    const uint32_t row = runs_.order[run.begin + e];
-    const float* x = mixed_.data() + size_t(row) * mixed_stride();
-    std::vector<double> k(x + sizes_.keys_at + kh * key, x + sizes_.keys_at + (kh + 1) * key),
-        q(x + sizes_.queries_at + kh * key, x + sizes_.queries_at + (kh + 1) * key);
-    const double step = std::clamp(softplus(double(steps_[row * steps_stride() + h]) + bias_[h]),
-                                   double(sizes_.min_step), double(sizes_.max_step));
-    const double decay = std::exp(rates_[h] * step);
-    const double factor = delta_ ? sigmoid(betas_[row * steps_stride() + h]) : step;
-    if (delta_) {
-      divide(k, 1);
-      divide(q, std::sqrt(double(key)));
+    if (e % chunk == 0) {
+      for (size_t i = 0; i < least.size(); ++i) before[i] += least[i];
+      least = largest(state, std::span(rows).subspan(e, std::min(chunk, run.count - e)));
+      for (double& each : least) each *= 0x1p-19;
     }
-    std::vector<double> result(value), of_head;
+    const size_t at = size_t(runs_.order[run.begin + e]) * values() + h * value;
+    const Row& row = rows[e];
+    for (double& each : before) each *= row.decay;
+    std::vector<double> of_head;
     for (uint32_t v = 0; v < value; ++v) {
       double* s = state.data() + size_t(v) * key;
-      const double given = x[sizes_.values_at + h * value + v];
-      double old = 0;
-      for (uint32_t i = 0; i < key; ++i) old += s[i] * k[i];
-      const double u = delta_ ? factor * (given - decay * old) : factor * given;
-      result[v] = delta_ ? 0 : skip_[h] * given;
+      const double given = row.values[v];
+      double old = 0, y = delta_ ? 0 : skip_[h] * given;
+      for (uint32_t i = 0; i < key; ++i) old += s[i] * row.k[i];
+      const double u = row.factor * (delta_ ? given - row.decay * old : given);
+      lengths[v] = row.decay * lengths[v] + length(row.k) * std::abs(row.factor * given);
+      least_[at + v] = length(row.q) * (least[v / columns] + before[v / columns]);
+      lengths_[at + v] = length(row.q) * lengths[v] + least_[at + v] + std::abs(y);
       for (uint32_t i = 0; i < key; ++i) {
-        s[i] = decay * s[i] + k[i] * u;
-        result[v] += s[i] * q[i];
+        s[i] = row.decay * s[i] + row.k[i] * u;
+        y += s[i] * row.q[i];
       }
-      lengths[v] = decay * lengths[v] + length(k) * std::abs(factor * given);
-      lengths_[size_t(row) * values() + h * value + v] =
-          length(q) * lengths[v] + (delta_ ? 0 : std::abs(skip_[h] * given));
+      want_[at + v] = y;
     }
-    add_scales(of_head, result);
-    std::copy(result.begin(), result.end(), want_.begin() + ptrdiff_t(size_t(row) * values() + h * value));
-    std::copy(of_head.begin(), of_head.end(), scales_.begin() + ptrdiff_t(size_t(row) * values() + h * value));
+    add_scales(of_head, std::vector(want_.begin() + ptrdiff_t(at), want_.begin() + ptrdiff_t(at + value)));
+    std::copy(of_head.begin(), of_head.end(), scales_.begin() + ptrdiff_t(at));
   }
   std::vector<double> of_state;
   add_scales(of_state, state);
   for (uint32_t v = 0; v < value; ++v)
     for (uint32_t i = 0; i < padded(); ++i) {
-      want_states_[place + uint64_t(v) * padded() + i] = i < key ? state[size_t(v) * key + i] : 0;
-      state_scales_[place + uint64_t(v) * padded() + i] = i < key ? of_state[size_t(v) * key + i] : 1e-30;
-      state_lengths_[place + uint64_t(v) * padded() + i] = i < key ? lengths[v] : 1e-30;
+      const uint64_t to = place + uint64_t(v) * padded() + i;
+      want_states_[to] = i < key ? state[size_t(v) * key + i] : 0;
+      if (i >= key) continue;
+      state_scales_[to] = of_state[size_t(v) * key + i];
+      state_lengths_[to] = lengths[v] + least[v / columns] + before[v / columns];
     }
 }
 
@@ -164,14 +194,15 @@ void RecurrentHeads::compare_rounded(Machine& m, Check& check, const kernels::Re
   check.near("state", m.get(args.state, states_.size()), want_states_, state_lengths_, bound);
   // by head: values of heads may differ by many orders of magnitude
   for (uint32_t h = 0; h < shape_.heads; ++h) {
-    std::vector<double> wanted, errors;
+    std::vector<double> wanted, errors, least;
     for (size_t i = 0; i < y.size(); ++i)
       if (i % values() / shape_.value == h) {
         wanted.push_back(want_[i]);
         errors.push_back(y[i] - want_[i]);
+        least.push_back(least_[i]);
       }
-    const double error = length(errors) / length(wanted);
-    check.that(error <= of_all, fmt::format("y of head {}: errors of {:.2e} of all, allowed {:.2e}", h, error, of_all));
+    const double error = length(errors), allowed = of_all * length(wanted) + bound * length(least);
+    check.that(error <= allowed, fmt::format("y of head {}: errors of {:.2e}, allowed {:.2e}", h, error, allowed));
   }
 }
 

@@ -22,18 +22,29 @@ class RecurrentHeads {
   // Results and states with |got - want| <= bound * scale, where the scale is the largest of a row's head, or of the
   // head's state, and the value itself: sums over a state of many keys cancel.
   void compare(Machine& m, Check& check, const kernels::Recurrence::Args& args, double bound) const;
-  // The same for what is rounded to f16 on the way. The scale is a bound of the length of a value's state, the sum of
-  // what decays have left of all |k| |u v|, for results times |q|: no state is longer, because a delta net's (I - beta
-  // k k^T) makes none longer. And all errors together, as the square root of the sum of squares, are up to `of_all` of
-  // all results.
+  // The same for kernels that round to f16 on the way. The scale is a bound of the length of a value's state, the sum
+  // of what decays have left of all |k| |u v|, for results times |q|: no state is longer, because a delta net's (I -
+  // beta k k^T) makes none longer. The largest number that the rows of a chunk and some columns, which have one scale,
+  // have together adds 2^-19 of it. And all errors of a head together, as the square root of the sum of squares, are up
+  // to `of_all` of its results, and to what those 2^-19 allow.
   void compare_rounded(Machine& m, Check& check, const kernels::Recurrence::Args& args, double bound,
                        double of_all) const;
+  static constexpr uint32_t chunk = 64, columns = 32;
 
   const StateRuns& runs() const { return runs_; }
   uint32_t longest() const;  // run
 
  private:
   void run_head(const kernels::StateRun& run, bool fresh, uint32_t head);
+  // A row of a run, as a head sees it.
+  struct Row {
+    std::vector<double> k, q;
+    double decay, factor;  // of u
+    const float* values;
+  };
+  Row row_of(uint32_t row, uint32_t head) const;
+  // The largest of a state's numbers and of |k| |u v| of some rows, for each group of `columns` values.
+  std::vector<double> largest(const std::vector<double>& state, std::span<const Row> rows) const;
   uint32_t padded() const { return kernels::Recurrence{.key = key_}.padded_key(); }
   uint32_t values() const { return shape_.heads * shape_.value; }
   uint32_t keys() const { return shape_.key_heads * key_; }
@@ -47,7 +58,7 @@ class RecurrentHeads {
   const StateRuns runs_;
   kernels::Recurrence::Args sizes_;  // without addresses
   std::vector<float> states_, mixed_, steps_, betas_, bias_, skip_, rates_;
-  std::vector<double> want_, scales_, lengths_;  // (rows, values)
+  std::vector<double> want_, scales_, lengths_, least_;  // (rows, values); least: part of lengths
   std::vector<double> want_states_, state_scales_, state_lengths_;
 };
 
