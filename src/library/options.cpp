@@ -26,7 +26,7 @@ heddle_model_options default_options() {
   heddle_model_options options{};
   options.device = "auto";
   options.kv = name_of(defaults.kv);
-  options.draft_tokens = defaults.draft_tokens;
+  options.draft_tokens = defaults.proposals();
   options.gpu_layers = HEDDLE_AUTO;
   options.cpu_experts = HEDDLE_AUTO;
   return options;
@@ -86,7 +86,7 @@ OpenOptions read_options(const heddle_model_options* given) {
   device.kv = kv_named(expect_text(from.kv, "kv"));
   if (from.draft) device.draft = from.draft;
   if (from.draft && device.draft.empty()) throw Error("draft: expected a model or NULL, found an empty name");
-  device.draft_tokens = from.draft_tokens;
+  if (from.draft) device.draft_tokens = from.draft_tokens;
   device.gpu_memory = from.gpu_memory;
   device.threads = from.threads;
   device.context = from.context;

@@ -51,8 +51,9 @@ struct Collected {
 
 SharedModel::SharedModel(const std::string& name, const OpenOptions& options) : running_(open_logged(name, options)) {
   // Callers wait in threads of their own: none is sent away because others wait.
-  engine_.emplace(running_->model, *running_->backend, running_->limits,
-                  engine::EngineOptions{.max_waiting = UINT32_MAX, .draft = running_->draft_model()});
+  engine::EngineOptions with{.max_waiting = UINT32_MAX};
+  running_->set_draft(with);
+  engine_.emplace(running_->model, *running_->backend, running_->limits, with);
   describe();
   thread_ = std::make_unique<engine::EngineThread>(*engine_, endless_patience);
 }

@@ -34,9 +34,9 @@ def add_recurrent(result, base, rope):
         **{**experts, "num_experts_per_tok": 2}, **rope("default", partial_rotary_factor=0.5, mrope_section=[1, 1, 1]))
     # with a head for multi-token prediction
     add("qwen3next-mtp", "Qwen3Next", num_hidden_layers=4, head_dim=16, **heads(2, 4), **experts)
-    add("qwen35-mtp", "Qwen3_5", head_dim=20, **types("-*-"), **heads(1, 3, 12, 10, 3),
+    add("qwen35-mtp", "Qwen3_5", head_dim=20, **types("-*-"), **heads(1, 3, 12, 12, 3),
         **rope("default", partial_rotary_factor=0.4, mrope_section=[2, 1, 1]))
-    add("qwen35moe-mtp", "Qwen3_5Moe", head_dim=12, tie_word_embeddings=True, **types("-*-"), **heads(2, 4, 10, 14, 2),
+    add("qwen35moe-mtp", "Qwen3_5Moe", head_dim=12, tie_word_embeddings=True, **types("-*-"), **heads(2, 4, 10, 10, 2),
         **{**experts, "num_experts_per_tok": 2}, **rope("default", partial_rotary_factor=0.5, mrope_section=[1, 1, 1]))
     eyes = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 1, "patch_size": 4,
             "out_hidden_size": 40, "num_position_embeddings": 16}

@@ -181,7 +181,8 @@ class Bench {
       texts.push_back(random_tokens(depth + 1));
       time_prompt(texts.back());  // from the KV cache later, so that all streams begin at once
     }
-    if (running_.gpu || running_.draft) generate(texts, tokens + 1);  // makes graphs, and the draft reads the prompts
+    if (running_.gpu || running_.drafts())
+      generate(texts, tokens + 1);  // makes graphs, and the draft reads the prompts
     running_.backend->split_times();
     for (uint32_t run = 0; run < runs; ++run) {
       progress.count(label_of(row) + ":", run, runs, "runs");
@@ -189,7 +190,7 @@ class Bench {
     }
     row.split = running_.backend->split_times();
     std::sort(row.rates.begin(), row.rates.end());
-    if (running_.draft) return row;  // what a step reads depends on the proposals
+    if (running_.drafts()) return row;  // what a step reads depends on the proposals
     const double bytes = step_bytes(running_, batch) + batch * cache_bytes(running_, depth + tokens / 2.0);
     row.bytes = bytes * row.median() / batch;
     if (bandwidth > 0) {
@@ -338,6 +339,10 @@ nlohmann::ordered_json json_of(const Row& row) {
   return json;
 }
 
+std::string draft_name(const RunningModel& running) {
+  return running.draft ? running.draft->model.name : "by the model's own head";
+}
+
 }  // namespace
 
 void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
@@ -382,8 +387,8 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
   if (options.tokens == 0) batches.clear();
   if (options.runs == 0 || options.depths.empty() || options.threads.empty() || (prompts.empty() && batches.empty()))
     throw Error("nothing to time: expected a prompt or tokens to generate, a depth, threads and a run");
-  if (options.draft_accept && options.device.draft.empty())
-    throw Error("--draft-accept: expected --draft with it, found none");
+  if (options.draft_accept && options.device.draft.empty() && !options.device.mtp)
+    throw Error("--draft-accept: expected --draft or --mtp with it, found neither");
   if (options.draft_accept && !(*options.draft_accept >= 0 && *options.draft_accept <= 1))
     throw Error("--draft-accept: expected a share of 0 to 1, found {}", *options.draft_accept);
   if (options.draft_accept && options.constrained)
@@ -419,8 +424,8 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
         out << fmt::format("; {} of weights can be read at {:.1f} GB/s", bytes_text(step_bytes(*running, 1)),
                            bench.bandwidth / 1e9);
       out << '\n';
-      if (running->draft)
-        out << fmt::format("draft {}: up to {} tokens at once{}\n", running->draft->model.name, running->draft_tokens,
+      if (running->drafts())
+        out << fmt::format("draft {}: up to {} tokens at once{}\n", draft_name(*running), running->draft_tokens,
                            options.draft_accept ? ", of which a share is taken as right: the text is meaningless" : "");
       print_header(out);
     }
@@ -440,9 +445,9 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
       json["first_token_seconds"] = first_token;
     }
     peak = std::max(peak, peak_memory());
-    if (running->draft) {
+    if (running->drafts()) {
       const uint64_t proposed = bench.metrics().draft_proposed, accepted = bench.metrics().draft_accepted;
-      json["draft"] = {{"model", running->draft->model.name}, {"proposed", proposed}, {"accepted", accepted}};
+      json["draft"] = {{"model", draft_name(*running)}, {"proposed", proposed}, {"accepted", accepted}};
       if (options.draft_accept) json["draft"]["forced_share"] = *options.draft_accept;
       if (!options.json)
         out << fmt::format("draft proposed {} tokens, {} accepted ({:.0f} %{})\n", proposed, accepted,

@@ -56,8 +56,8 @@ double time_texts(const RunningModel& running, engine::Engine& engine, uint32_t 
 bool is_encoder(const std::string& model) { return !model::generates(model::load(open_model(model))); }
 
 void bench_encoder(const BenchOptions& options, std::ostream& out, std::ostream& err) {
-  if (options.constrained || !options.device.draft.empty())
-    throw Error("expected neither --constrained nor --draft for an encoder, which generates nothing");
+  if (options.constrained || !options.device.draft.empty() || options.device.mtp)
+    throw Error("expected neither --constrained nor --draft nor --mtp for an encoder, which generates nothing");
   std::vector<uint32_t> lengths = options.prompts, batches = options.batches;
   std::erase(lengths, 0u);
   if (batches == std::vector<uint32_t>{1}) batches = {usual_texts};

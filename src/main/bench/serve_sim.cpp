@@ -323,7 +323,7 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
                                  count(speculation["proposed"]), count(speculation["accepted"]),
                                  100 * share(count(speculation["accepted"]), count(speculation["proposed"]))));
   const uint64_t drafted = count(speculation["draft_proposed"]), right = count(speculation["draft_accepted"]);
-  if (!options.device.draft.empty())
+  if (!options.device.draft.empty() || options.device.mtp)
     row("draft", fmt::format("{} proposed, {} accepted ({:.0f} %)", drafted, right, 100 * share(right, drafted)));
   row("answers", json["answers"].get<std::string>());
 }
@@ -378,7 +378,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
         "--generate and --turns)",
         running->model.name, running->model.context, longest(wanted));
 
-  with.draft = running->draft_model();
+  running->set_draft(with);
   engine::Engine engine(running->model, *running->backend, running->limits, with);
   const std::vector<Arrival> arrivals = make_traffic(wanted, running->model.vocabulary);
   const uint64_t tokens = uint64_t(running->limits.kv_blocks) * running->limits.block_tokens;

@@ -74,8 +74,9 @@ std::string figures(const Generated& g) {
 }
 
 engine::EngineOptions single_user(const RunningModel& running) {
-  engine::EngineOptions options{.speculation = engine::Speculation::off, .draft = running.draft_model()};
-  if (running.draft) options.speculation = engine::Speculation::automatic;
+  engine::EngineOptions options{.speculation = engine::Speculation::off};
+  running.set_draft(options);
+  if (running.drafts()) options.speculation = engine::Speculation::automatic;
   // On a CPU a batch takes half a second, so that Ctrl-C is heard; how a prompt is cut does not show in the text. On a
   // GPU it might, and the largest batch takes less.
   if (running.gpu) options.max_stall = INFINITY;
@@ -136,7 +137,7 @@ Generated Generator::generate(std::span<const TokenId> prompt, const GenerateReq
   result.cached = end->cached_tokens;
   result.computed = end->computed_tokens;
   result.generated = end->generated;
-  if (running_.draft)
+  if (running_.drafts())
     result.drafted = {engine_.metrics().draft_proposed - proposed, engine_.metrics().draft_accepted - accepted};
   result.prompt_seconds = end->timing.queue + end->timing.prompt;
   result.generating_seconds = end->timing.generating;

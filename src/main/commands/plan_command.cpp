@@ -41,10 +41,15 @@ class Plan {
  public:
   explicit Plan(const PlanOptions& options)
       : options_(options),
-        model(model::load(open_model(options.model), {.context = options.device.context})),
+        model(model::load(open_model(options.model),
+                          {.context = options.device.context, .next_head = options.device.mtp})),
         trained(trained_context(open_model(options.model))) {
     const WantedDevice wanted = wanted_device(options.device);
     expect_splittable(model, options.device);
+    if (options.device.mtp && !model::next_head(model))
+      throw Error(
+          "--mtp: expected a model with a head for multi-token prediction that heddle computes, found none in {}",
+          options.model);
     if (!wanted.gpu) {
       Device& cpu = devices.emplace_back(Device{"cpu", "this machine's memory", usable_on_cpu(options_.device)});
       count(cpu, nullptr);
@@ -70,7 +75,7 @@ class Plan {
     try {
       gpu::expect_capable(info);
       count(device, &info);
-      if (!device.fits() || asks_for_split(options_.device)) split(device, context);
+      if ((!device.fits() && !options_.device.mtp) || asks_for_split(options_.device)) split(device, context);
     } catch (const Error& error) {
       device.problem = error.what();
     }
@@ -208,6 +213,7 @@ void describe_plan(CLI::App& program, std::ostream& out, int& status) {
       ->type_name("N");
   describe_json(*command, options->json);
   describe_device(*command, options->device);
+  command->add_flag("--mtp", options->device.mtp, "With the model's own head for multi-token prediction");
   command->callback([options, &out, &status] { status = print_plan(*options, out) ? 0 : 1; });
 }
 

@@ -113,10 +113,16 @@ void describe_draft(CLI::App& command, DeviceOptions& options) {
               "Small model of the same vocabulary that proposes tokens, on the same device; the answers stay the same "
               "(on a GPU: with --deterministic)")
           ->type_name("MODEL");
-  command.add_option("--draft-tokens", options.draft_tokens, "Maximum tokens that the draft proposes at once")
-      ->needs(draft)
-      ->type_name("N")
-      ->capture_default_str();
+  command
+      .add_flag("--mtp", options.mtp,
+                "Propose tokens by the model's own head for multi-token prediction (MTP, nextn), if it has one; the "
+                "answers stay the same, as with --draft")
+      ->excludes(draft);
+  command
+      .add_option_function<uint32_t>(
+          "--draft-tokens", [&options](uint32_t count) { options.draft_tokens = count; },
+          "Maximum tokens that the draft or the head proposes at once; default: 8, or 3 with --mtp")
+      ->type_name("N");
 }
 
 CLI::Option* describe_model(CLI::App& command, std::string& name) {

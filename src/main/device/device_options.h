@@ -40,7 +40,10 @@ struct DeviceOptions {
   bool trace = false;              // a GPU keeps the times of its kernels
   bool untrained_context = false;  // a context beyond the trained one is no mistake: only the time counts
   std::string draft;               // a model that proposes tokens; empty: none
-  uint32_t draft_tokens = 8;       // that it proposes at once
+  bool mtp = false;                // the model's own head for multi-token prediction proposes tokens
+  std::optional<uint32_t> draft_tokens;  // that either proposes at once; unset: see proposals()
+
+  uint32_t proposals() const { return draft_tokens.value_or(mtp ? 3 : 8); }
 };
 // Whether a split between GPU and CPU was asked for by numbers.
 inline bool asks_for_split(const DeviceOptions& options) { return options.gpu_layers || options.cpu_experts; }

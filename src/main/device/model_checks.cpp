@@ -358,7 +358,7 @@ model::Model cut_model(const model::Model& model, double products) {
   if (!cut.output_bias.empty()) cut.output_bias.resize(cut.vocabulary);
   std::set<LayerKind> kinds;
   double used = 0;
-  for (const model::Layer& layer : model.layers) {
+  for (const model::Layer& layer : std::span(model.layers).first(model::own_layers(model))) {
     const double more = products_of(layer);
     if ((!cut.layers.empty() && used + more > products) || !kinds.insert(kind_of(layer)).second) continue;
     cut.layers.push_back(layer);

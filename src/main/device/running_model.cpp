@@ -56,8 +56,13 @@ class Opener {
     running_->rerank_template = checkpoint.chat_template("rerank");
     running_->files = files_of(checkpoint);
     trained_ = trained_context(checkpoint);
+    running_->draft_tokens = options_.proposals();
     if (!options_.draft.empty()) open_draft(checkpoint);
-    running_->model = model::load(std::move(checkpoint), {.context = options_.context});
+    running_->model = model::load(std::move(checkpoint), load_options(options_.context));
+    if (options_.mtp && !model::next_head(running_->model))
+      throw Error(
+          "--mtp: expected a model with a head for multi-token prediction that heddle computes, found none in {}",
+          path_);
     context_ = running_->model.context;
     expect_splittable(running_->model, options_);
     if (draft() && draft()->vocabulary != running_->model.vocabulary)
@@ -81,8 +86,8 @@ class Opener {
     expect_same_vocabulary(of, checkpoint);
     running_->draft = std::make_unique<RunningModel>();
     running_->draft->model = model::load(std::move(checkpoint));
-    running_->draft_tokens = options_.draft_tokens;
   }
+  model::LoadOptions load_options(uint32_t context) const { return {.context = context, .next_head = options_.mtp}; }
   const model::Model* draft() const { return running_->draft ? &running_->draft->model : nullptr; }
 
   // The first GPU that can run it, else the first that can run a part of it; or false and the reasons.
@@ -163,6 +168,7 @@ class Opener {
                                     draft() ? " with its draft" : "", bytes(fits.total()), bytes(fits.available));
       // a draft is to make it faster: the model is not split to make room for one
       if (draft() && fits.needed.total() <= fits.available) throw Error("{}", too_large);
+      if (options_.mtp) throw Error("{}; without --mtp a part of it may run on the CPU", too_large);
       return false;
     }
     settle(fits.context, fits.limits);
@@ -179,7 +185,7 @@ class Opener {
   }
   // By numbers that leave something to the CPU.
   bool asks_for_part() const {
-    const bool all = !options_.gpu_layers || *options_.gpu_layers == running_->model.layers.size();
+    const bool all = !options_.gpu_layers || *options_.gpu_layers == model::own_layers(running_->model);
     return asks_for_split(options_) && !(all && options_.cpu_experts.value_or(0) == 0);
   }
 
@@ -265,7 +271,7 @@ class Opener {
   }
 
   // Again with another context, on which the rotary frequencies may depend.
-  void load(uint32_t context) { running_->model = model::load(open_model(path_), {.context = context}); }
+  void load(uint32_t context) { running_->model = model::load(open_model(path_), load_options(context)); }
   void restore_context() {  // the device tried before may have had room for less
     if (running_->model.context != context_) load(options_.context);
   }
@@ -325,9 +331,9 @@ bool RunningModel::ranks() const {
   return true;
 }
 
-std::optional<engine::DraftModel> RunningModel::draft_model() const {
-  if (!draft) return std::nullopt;
-  return engine::DraftModel{&draft->model, draft->backend.get(), draft->limits, draft_tokens};
+void RunningModel::set_draft(engine::EngineOptions& to) const {
+  if (draft) to.draft = engine::DraftModel{&draft->model, draft->backend.get(), draft->limits, draft_tokens};
+  to.max_predicted = draft_tokens;
 }
 
 std::unique_ptr<RunningModel> open_running(const std::string& path, const DeviceOptions& options, std::ostream* log,

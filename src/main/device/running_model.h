@@ -33,11 +33,12 @@ struct RunningModel {
   std::optional<SplitChoice> split;  // between the GPU and the CPU; unset: all of it is on one of them
   std::unique_ptr<model::Backend> backend;
   std::unique_ptr<RunningModel> draft;  // null: none was asked for; it has no tokenizer
-  uint32_t draft_tokens = 0;            // that it proposes at once
+  uint32_t draft_tokens = 0;            // that it proposes at once, or the model's own head
 
-  const text::Tokenizer& tokenizer() const;               // an Error if there is none
-  bool ranks() const;                                     // it is a reranker
-  std::optional<engine::DraftModel> draft_model() const;  // for the engine
+  const text::Tokenizer& tokenizer() const;                         // an Error if there is none
+  bool ranks() const;                                               // it is a reranker
+  bool drafts() const { return draft || model::next_head(model); }  // tokens are proposed by more than the text
+  void set_draft(engine::EngineOptions& to) const;
 };
 // `name`: see open_model(). `rows`: maximum tokens in a batch; 0: the default of the device. Writes to `log`, if one is
 // given, which device was chosen, how the model is split where it is, the progress of loading (on a terminal), and

@@ -291,7 +291,10 @@ model::Model sample_of(const model::Model& model) {
 }  // namespace
 
 void expect_splittable(const model::Model& model, const DeviceOptions& options) {
-  const size_t layers = model.layers.size();
+  const size_t layers = model::own_layers(model);
+  if (options.mtp && asks_for_split(options))
+    throw Error(
+        "--mtp: expected neither --gpu-layers nor --cpu-experts with it: the head needs all layers on one device");
   if (options.gpu_layers && *options.gpu_layers > layers)
     throw Error("--gpu-layers: expected up to {}, as many as {} has, found {}", layers, model.name,
                 *options.gpu_layers);

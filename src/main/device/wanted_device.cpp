@@ -39,8 +39,10 @@ WantedDevice wanted_device(const DeviceOptions& options) {
   if (gpu && !options.backend.empty())
     throw Error("--backend {} runs on the CPU: expected --device cpu or auto with it, found {}", options.backend,
                 options.device);
-  if (options.draft_tokens == 0 || options.draft_tokens > max_draft_tokens)
-    throw Error("--draft-tokens: expected 1 to {}, found {}", max_draft_tokens, options.draft_tokens);
+  if (options.proposals() == 0 || options.proposals() > max_draft_tokens)
+    throw Error("--draft-tokens: expected 1 to {}, found {}", max_draft_tokens, options.proposals());
+  if (options.draft_tokens && options.draft.empty() && !options.mtp)
+    throw Error("--draft-tokens: expected --draft or --mtp with it, found neither");
   const bool cpu = options.device == "cpu" || !options.backend.empty();
   const char* for_gpus = options.gpu_layers    ? "--gpu-layers"
                          : options.cpu_experts ? "--cpu-experts"

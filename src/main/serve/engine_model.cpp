@@ -60,7 +60,7 @@ server::ModelFacts model_facts(const auto& facts) {
           .quantization = running.files.type,
           .license = running.files.license,
           .parameters = uint64_t(parameters(running.model)),
-          .layers = running.model.layers.size(),
+          .layers = model::own_layers(running.model),
           .file_bytes = running.files.bytes,
           .memory = own + draft + (running.split ? running.split->on_cpu.total() : 0),
           .gpu_memory = running.gpu ? own + draft : 0,
@@ -105,6 +105,9 @@ std::string serve_lines(const auto& facts) {
     row("draft",
         fmt::format("{}: {:.1f} M parameters, {}, up to {} tokens at once", running.draft->model.name,
                     parameters(running.draft->model) / 1e6, bytes(device.draft->total()), running.draft_tokens));
+  if (model::next_head(running.model))
+    row("draft",
+        fmt::format("the model's head for multi-token prediction, up to {} tokens at once", running.draft_tokens));
   return text;
 }
 
@@ -120,6 +123,8 @@ std::string serve_config(const auto& facts) {
              {"file", options.device.draft},
              {"tokens", running.draft_tokens},
              {"planned_memory", device.draft->total()}};
+  else if (model::next_head(running.model))
+    draft = {{"mtp", true}, {"tokens", running.draft_tokens}};
   const nlohmann::ordered_json json{
       {"version", version},
       {"model",
@@ -191,7 +196,7 @@ EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& devic
     running_ = open_running(model, device, log, options.engine.rows);
     engine::EngineOptions with = engine_options(options.engine);
     with.max_waiting = options.max_queue;
-    with.draft = running_->draft_model();
+    running_->set_draft(with);
     engine_.emplace(running_->model, *running_->backend, running_->limits, with);
     thread_.emplace(*engine_);
   } catch (const std::bad_alloc&) {
