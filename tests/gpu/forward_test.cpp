@@ -231,6 +231,7 @@ TEST_P(SlowPlansOfSight, GiveTheReferencesLogits) {
   if (kind.options.exact || kind.options.deterministic) return;
   both.feed({{6, 1}, {3, 20}}, BesideReference::last);
   both.feed({{6, 1}, {3, 1}});
+  both.pick({3, 0}, 12);  // batches that follow one another, from one block to the next
 }
 INSTANTIATE_TEST_SUITE_P(
     All, SlowPlansOfSight,

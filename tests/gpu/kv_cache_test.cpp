@@ -68,6 +68,40 @@ TEST_F(KvCaches, Q8TakesHeadsOfAnySize) {
   EXPECT_EQ(model::kv_bytes(wide.model.layers[0].get<model::Attention>(), KvFormat::q8), 2 * (64 + 2 * 2 + 80 + 3 * 2));
 }
 
+// The first of two layers has blocks of windows: its cache is small, and it is addressed by another table.
+TEST_F(KvCaches, OfWindowsHaveBlocksOfTheirOwn) {
+  WideModel wide(false);
+  wide.model.layers[0].get<model::Attention>().window = 8;
+  model::Limits limits = f16_;
+  limits.window_blocks = 16;
+  const cuda::DeviceInfo device = cuda::devices()[0];
+  EXPECT_EQ(memory_needed(wide.model, limits, device).kv, memory_needed(wide.model, f16_, device).kv / 2 * 5 / 4);
+  EXPECT_GT(memory_needed(wide.model, limits, device).workspace, memory_needed(wide.model, f16_, device).workspace);
+  auto backend = make_gpu(wide.model, limits);
+  const size_t before = launches();
+  model::Batch batch = batch_of({{3, 0}});
+  EXPECT_THROW(model::forward(wide.model, *backend, batch), std::logic_error) << "no table of windows";
+  batch.window_blocks = {std::vector<uint32_t>(batch.blocks[0].size(), model::no_block)};
+  batch.window_blocks[0][0] = 16;
+  EXPECT_THROW(model::forward(wide.model, *backend, batch), std::logic_error) << "no such block";
+  batch.window_blocks[0][0] = 15;
+  model::forward(wide.model, *backend, batch);
+  backend->result();
+  const auto heads = launched("heads", before);
+  ASSERT_GE(heads.size(), 2u);
+  const auto first = args_of<Heads::Args>(heads[heads.size() - 2]), second = args_of<Heads::Args>(heads.back());
+  ASSERT_NE(first.table.address, second.table.address);
+  EXPECT_EQ(*reinterpret_cast<const uint32_t*>(first.table.address), 15u);
+  EXPECT_EQ(*reinterpret_cast<const uint32_t*>(second.table.address), batch.blocks[0][0]);
+  size_t asked = calls();
+  backend->copy_block(5, 63);
+  EXPECT_EQ(calls_since(asked), Calls(2, "cuMemcpyDtoDAsync_v2"));
+  asked = calls();
+  backend->copy_window_block(3, 15);
+  EXPECT_EQ(calls_since(asked), Calls(2, "cuMemcpyDtoDAsync_v2"));
+  EXPECT_THROW(backend->copy_window_block(16, 0), std::logic_error);
+}
+
 TEST_F(KvCaches, ABlockIsCopiedInAllLayers) {
   for (const model::Limits& limits : {f16_, q8_}) {
     WideModel wide(false);  // norms: `heads` tells where the cache is

@@ -16,6 +16,7 @@ class WithWindows : public ForwardingBackend {
   }
 
   void begin(const model::Batch& batch) override {
+    if (batch.follows) return ForwardingBackend::begin(batch);
     batch_ = batch;
     batch_.window_blocks.clear();
     for (uint32_t i = 0; i < batch.blocks.size(); ++i) batch_.window_blocks.push_back(table_of(batch, i));
@@ -35,7 +36,8 @@ class WithWindows : public ForwardingBackend {
     const auto rows = size_t(std::count(batch.sequences.begin(), batch.sequences.end(), sequence));
     const uint32_t position = batch.positions[first];
     const uint32_t from = sights_.first_seen(position) / block_tokens_;
-    const uint32_t last = batch.positions[first + rows - 1] / block_tokens_;
+    uint32_t last = batch.positions[first + rows - 1] / block_tokens_;
+    if (!batch.picking.empty()) ++last;  // for a block of batches that follow
     for (uint32_t i = 0; i < from; ++i)
       if (table[i] != model::no_block) free_.push_back(std::exchange(table[i], model::no_block));
     for (uint32_t i = from; i <= last; ++i) {
