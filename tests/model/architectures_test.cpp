@@ -10,6 +10,7 @@
 #include "tests/support/closeness.h"
 #include "tests/support/reference_models.h"
 #include "tests/support/running.h"
+#include "tests/support/shorter.h"
 
 namespace heddle::test {
 namespace {
@@ -114,7 +115,7 @@ TEST_P(Architectures, TheFastBackendIsClose) {
   EXPECT_GT(least_cosine(expected, logits(folder.path(), 9, fast(false)), vocabulary), 0.999);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(Fixture::names()),
+INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(fewer(Fixture::names())),
                          [](const auto& one) { return as_test_name(one.param); });
 
 TEST(ArchitectureFixtures, ThereIsOneOfEachArchitecture) {

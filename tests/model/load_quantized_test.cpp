@@ -8,6 +8,7 @@
 #include "tests/model/eight_bits.h"
 #include "tests/support/reference_models.h"
 #include "tests/support/running.h"
+#include "tests/support/shorter.h"
 
 namespace heddle::test {
 namespace {
@@ -33,7 +34,7 @@ TEST_P(QuantizedModels, ExactWeightsGiveTheSameBits) {
   EXPECT_EQ(logits(quantized.file("f32.gguf")), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizedModels, testing::ValuesIn(Fixture::names()),
+INSTANTIATE_TEST_SUITE_P(All, QuantizedModels, testing::ValuesIn(fewer(Fixture::names())),
                          [](const auto& one) { return as_test_name(one.param); });
 
 // gpt-oss with experts in MXFP4, and with the values that they stand for, as transformers has them where they are not
