@@ -120,6 +120,25 @@ const SynthShape& shape_named(const std::string& name) {
   throw Error("there is no shape \"{}\"; there are {}", name, fmt::join(names, ", "));
 }
 
+// Leaves the first layers.
+void keep_layers(Json& config, const SynthOptions& options) {
+  if (options.layers == 0) return;
+  Json& count = config.contains("n_layer") ? config["n_layer"] : config["num_hidden_layers"];
+  if (options.layers > count.get<uint64_t>())
+    throw Error("{} layers of \"{}\", which has {}", options.layers, options.shape, count.get<uint64_t>());
+  count = options.layers;
+  if (config.contains("layer_types")) {
+    Json& types = config["layer_types"];
+    types.erase(types.begin() + static_cast<long>(options.layers), types.end());
+  }
+  if (config.contains("full_attn_idxs")) {
+    Json kept = Json::array();
+    for (const Json& index : config["full_attn_idxs"])
+      if (index.get<uint64_t>() < options.layers) kept.push_back(index);
+    config["full_attn_idxs"] = kept;
+  }
+}
+
 // As many bytes of the pool as the tensor has, from a place of its own on.
 void write_repeated(GgufWriter& writer, const std::vector<uint8_t>& pool, uint64_t start, uint64_t bytes) {
   while (bytes) {
@@ -135,11 +154,13 @@ void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) 
   if (values.empty()) {
     uint64_t count = 1;
     for (uint64_t n : wanted.shape) count *= n;
-    values.resize(count, 1);  // a norm
+    values.resize(count, 1);  // a norm or a scale
     float scale = wanted.shape.size() > 1 ? 1 / std::sqrt(static_cast<float>(wanted.shape[0])) : 0.02f;
     // As in trained models, the last of the chosen experts has little weight: rounding may choose another one.
     if (wanted.name.ends_with("ffn_gate_inp.weight")) scale *= 4;
-    if (!wanted.name.ends_with("_norm.weight"))
+    const bool stays_1 = wanted.name.find("_norm") != wanted.name.npos || wanted.name.ends_with(".scale") ||
+                         wanted.name.ends_with("_scale.weight");
+    if (!stays_1)
       for (float& value : values) value = random.normal() * scale;
     if (wanted.name.ends_with("ssm_a"))  // states must decay
       for (float& value : values) value = -1 - std::abs(value);
@@ -151,7 +172,8 @@ void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) 
 
 Written write_synthetic(const SynthOptions& options, const std::filesystem::path& path) {
   const SynthShape& shape = shape_named(options.shape);
-  const Json config = parse_json(shape.config, shape.name);
+  Json config = parse_json(shape.config, shape.name);
+  keep_layers(config, options);
   const hf::Description description = hf::describe(config, shape.name);
   bool tied = true;
   uint64_t expert_values = 0;

@@ -19,9 +19,10 @@ struct SynthOptions {
   uint64_t seed = 1;
   std::function<void(const Progress&)> progress;
   OutputFile::Existing existing = OutputFile::Existing::replace;
+  uint64_t layers = 0;  // the first of them alone; 0: all
 };
 
-// Writes the model: metadata and tensors of the shape, norms of 1, weights that keep the size of
+// Writes the model: metadata and tensors of the shape, norms and scales of 1, weights that keep the size of
 // activations, and an invented vocabulary that can spell any text. The same options give the same file.
 Written write_synthetic(const SynthOptions& options, const std::filesystem::path& path);
 

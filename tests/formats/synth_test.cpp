@@ -38,6 +38,7 @@ TEST(Synth, ShapesHaveTheSizeOfTheirModels) {
                                                                  {"gemma-2-2b", 2614},
                                                                  {"gemma-3-1b", 1000},
                                                                  {"gemma-3-4b", 3880},
+                                                                 {"gemma-4-26b-a4b", 25230},
                                                                  {"gpt2", 124},
                                                                  {"pythia-1.4b", 1415},
                                                                  {"smollm3-3b", 3075},
@@ -108,6 +109,17 @@ TEST(Synth, WritesAModelSlow) {
   EXPECT_EQ(heddle::test::contents(path), first);
   write_synthetic({"gpt2", FileType::q4_k_m, 4, {}}, path);
   EXPECT_NE(heddle::test::contents(path), first);
+}
+
+TEST(Synth, LeavesTheFirstLayers) {
+  Folder folder;
+  const std::filesystem::path path = folder.path() / "lfm2.gguf";
+  write_synthetic({.shape = "lfm2-1.2b", .type = FileType::q4_0, .layers = 3}, path);
+  Checkpoint model = open_checkpoint(path);
+  EXPECT_EQ(model.metadata.integer("lfm2.block_count"), 3u);
+  EXPECT_NO_THROW(model.tensor("blk.2.attn_q.weight"));
+  EXPECT_REFUSED(write_synthetic({.shape = "lfm2-1.2b", .layers = 17}, path),
+                 "17 layers of \"lfm2-1.2b\", which has 16");
 }
 
 TEST(Synth, UnknownShapesAreRefused) {

@@ -137,7 +137,7 @@ void quantize_model(const WriteModelOptions& options, std::ostream& out, std::os
 
 struct SynthModelOptions {
   std::string shape, type = "Q4_K_M", output;
-  uint64_t seed = 1;
+  uint64_t seed = 1, layers = 0;
   bool list = false;
   bool force = false;  // replace an existing file
 };
@@ -155,7 +155,8 @@ void synthesize_model(const SynthModelOptions& options, std::ostream& out, std::
   formats::Written written;
   {
     ProgressLine line(&err);
-    written = formats::write_synthetic({options.shape, type, options.seed, reporter(line), existing}, options.output);
+    written = formats::write_synthetic({options.shape, type, options.seed, reporter(line), existing, options.layers},
+                                       options.output);
   }
   out << summary(options.output, written, seconds_since(start)) << '\n';
 }
@@ -196,6 +197,7 @@ void describe_model_files(CLI::App& program, std::ostream& out, std::ostream& er
   synth->add_option("--shape", synthetic->shape, "One of --list")->type_name("NAME");
   synth->add_option("--type", synthetic->type, "One of " + types)->type_name("TYPE");
   synth->add_option("--seed", synthetic->seed, "Of the random weights")->type_name("N");
+  synth->add_option("--layers", synthetic->layers, "The first N layers alone; 0: all")->type_name("N");
   synth->add_flag("--list", synthetic->list, "The shapes");
   synth->add_flag("--force", synthetic->force, replaces);
   synth->callback([synthetic, &out, &err] { synthesize_model(*synthetic, out, err); });
