@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "gpu/gpu.h"
+#include "kernels/attention/cluster_attention.h"
 
 namespace heddle::gpu {
 
@@ -47,8 +48,8 @@ Paths::Paths(const Resources& resources)
       grouping_(resources.sizes.expert_slots != 0),
       chunking_(resources.sizes.chunks != 0),
       wgmma_(has_wgmma(resources.recorder.device()) && !exact_ && !deterministic_),
-      clusters_(resources.recorder.limits().clusters),
       q8_(resources.q8()),
+      limits_(resources.recorder.limits()),
       sms_(resources.recorder.sms()),
       matrix_units_(resources),
       tiles_(resources),
@@ -80,7 +81,8 @@ Path& Paths::path(uint32_t rows) {
 AttentionPath Paths::attention(const model::Attention& a, const Rows& rows) const {
   using Others = AttentionPath::Others;
   using Shape = AttentionPath::Shape;
-  const bool usual = is_usual_head(a.head) && a.value_head == a.head && !(q8_ && a.head % 32);
+  const bool usual = is_usual_head(a.head) && a.value_head == a.head && !(q8_ && a.head % 32) &&
+                     kernels::cluster_fits_heads(a.head, limits_);
   AttentionPath path{.shape = deterministic_    ? Shape::steady
                               : rows.row_tables ? Shape::tuned
                                                 : Shape::by_length,

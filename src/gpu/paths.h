@@ -17,7 +17,8 @@
 // | wgmma, not with Options::exact                      |                   |
 // | other tiles                                         | prompt_attention  |
 // | rows that neither takes: of heads of other sizes,   | any_attention     |
-// | in a cache of q8 of all but multiples of 32; with   |                   |
+// | in a cache of q8 of all but multiples of 32, of 512 |                   |
+// | where shared memory is short (Turing); with         |                   |
 // | Options::deterministic also those that see both     |                   |
 // | directions by distance                              |                   |
 //
@@ -111,7 +112,7 @@ class Paths {
   // Whether these are multiplied by warp groups, where they are many.
   bool groups_by_wgmma() const { return wgmma_; }
   // Whether a mixture's router, and the choice of the experts, are one kernel.
-  bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_ && clusters_; }
+  bool fuses_router(uint32_t rows) const { return rows <= max_router_rows && !deterministic_ && limits_.clusters; }
 
   // Whether a batch has a block table per row, not per sequence.
   bool tables_by_row(uint32_t rows) const;
@@ -125,7 +126,8 @@ class Paths {
  private:
   bool takes_wgmma(const model::Attention& a, uint32_t rows, uint32_t tiles) const;
 
-  const bool exact_, deterministic_, grouping_, chunking_, wgmma_, clusters_, q8_;
+  const bool exact_, deterministic_, grouping_, chunking_, wgmma_, q8_;
+  const kernels::GpuLimits limits_;
   const uint32_t sms_;
   MatrixProducts matrix_units_;
   TileProducts tiles_;

@@ -189,8 +189,8 @@ WgmmaProduct reshaped(const WgmmaProduct& choice, const ManyVectorsShape& shape,
 
 bool cluster_fits(const kernels::ClusterAttention& s, const kernels::GpuLimits& gpu) {
   if (!gpu.clusters && (s.splits > 1 || s.stages < 2)) return false;
-  return s.shared_bytes() <= gpu.shared_per_block && s.stages > 0 && s.warps * 2 <= s.rows &&
-         (s.warps < 8 || s.head_dim <= 160) && s.stages * s.stage_bytes() <= 180 * 1024;
+  return s.shared_bytes() <= gpu.shared_per_block && s.stages > 0 && s.suits_warps() &&
+         s.stages * s.stage_bytes() <= 180 * 1024;
 }
 
 ClusterChoice reshaped(const ClusterChoice& choice, const AttentionShape& shape, uint32_t pairs, uint32_t sms,
@@ -227,14 +227,16 @@ std::vector<AttentionShape> attention_candidates(const ClusterChoice& given, uin
       for (uint32_t rows : {2u, 4u, 8u}) {
         spec.splits = splits;
         spec.rows = rows;
-        spec.warps = std::max(1u, rows / 2);
+        spec.warps = std::max(1u, rows / 2) * spec.value_parts();
         spec.stages = 16 / rows;
         add(spec, 1);
       }
     return all;
   }
+  std::vector<std::pair<uint32_t, uint32_t>> rows_and_warps{{8, 4}, {16, 4}, {16, 8}};
+  if (spec.value_parts() > 1) rows_and_warps = {{2, 2}, {4, 4}};
   for (uint32_t splits : {1u, 2u, 4u, 8u})
-    for (auto [rows, warps] : {std::pair(8u, 4u), std::pair(16u, 4u), std::pair(16u, 8u)})
+    for (const auto& [rows, warps] : rows_and_warps)
       for (uint32_t kilobytes : {66u, 100u, 132u, 160u})
         for (uint32_t ahead : {0u, 2u}) {
           spec.splits = splits;

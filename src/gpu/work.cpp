@@ -31,7 +31,7 @@ uint32_t in_slices(uint64_t cols) {
 }  // namespace
 
 bool can_expand(const model::Latent& l) {
-  return is_usual_head(l.plain + l.rotated) && l.value % 16 == 0 && l.value <= 256;
+  return is_usual_head(l.plain + l.rotated) && l.plain + l.rotated <= 256 && l.value % 16 == 0 && l.value <= 256;
 }
 
 WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uint32_t sms, bool group_experts,

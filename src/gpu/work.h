@@ -34,7 +34,7 @@ constexpr uint32_t stride_of(uint64_t values) { return uint32_t((values + 7) / 8
 
 // The sizes of heads that cluster_attention, prompt_attention and wgmma_attention are built for.
 constexpr bool is_usual_head(uint32_t size) {
-  for (uint32_t usual : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+  for (uint32_t usual : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u, 512u})
     if (size == usual) return true;
   return false;
 }

@@ -159,6 +159,7 @@ std::vector<KindOfPlan> kinds_of_plans() {
     for (const Options& options : {Options{}, deterministic}) all.push_back({32, kv, options});  // any_attention
     for (const Options& options : {Options{}, exact, deterministic}) all.push_back({64, kv, options});
     all.push_back({128, kv, {}});
+    all.push_back({512, kv, {}});
     all.push_back({64, kv, {}, without_wgmma});
   }
   for (uint32_t head : {18u, 80u}) all.push_back({head, KvFormat::q8, {}});  // groups of less than 32 values

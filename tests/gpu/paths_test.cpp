@@ -140,7 +140,15 @@ TEST_F(PathsOfBatches, AttentionFollowsFromTheHeads) {
   SmallModel of_80;  // no multiple of 32
   set_heads(of_80, 4, 2, 80);
   EXPECT_EQ(attention(of_80.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
+  SmallModel of_512;
+  set_heads(of_512, 4, 2, 512);
+  EXPECT_EQ(attention(of_512.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
+  cuda::treat_gpus_as("sm_75");  // has too little shared memory
+  EXPECT_EQ(attention(of_512.model, {}, both), Names{"any_attention"});
+  EXPECT_EQ(attention(of_80.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
+  cuda::treat_gpus_as("");
   kv_ = model::KvFormat::q8;
+  EXPECT_EQ(attention(of_512.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
   EXPECT_EQ(attention(of_80.model, {}, both), Names{"any_attention"});
   EXPECT_EQ(attention(grouped.model, {}, both), (Names{"cluster_attention", "prompt_attention"}));
 }
@@ -268,11 +276,16 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
   recurrent.make_recurrent();
   SmallModel streams;
   streams.make_streams();
+  SmallModel beside;  // a dense feed-forward beside experts, with norms
+  beside.mix(6, 2);
+  model::Mixture& m = beside.mixture();
+  m.shared.emplace(odd.ffn());
+  m.experts_norm = m.output_norm = m.shared->output_norm = SmallModel::norm(64);
   for (const char* target : {"sm_75", "sm_90", ""}) {
     cuda::treat_gpus_as(target);
     control().sms = 8;  // prompts that fill them go to wgmma_attention
     for (const model::Model* model :
-         {&wide_.model, &odd.model, &mixture.model, &latent.model, &recurrent.model, &streams.model}) {
+         {&wide_.model, &odd.model, &mixture.model, &latent.model, &recurrent.model, &streams.model, &beside.model}) {
       auto backend =
           make_gpu(*model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32, .state_slots = 9}, {.preload = false});
       for (const Shape& shape : {Shape{{1, 3}}, Shape(9, {1, 3}), Shape{{60, 0}}, Shape{{1, 9}, {60, 3}}}) {

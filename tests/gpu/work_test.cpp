@@ -133,7 +133,7 @@ TEST(WorkSizes, OnlyRowsThatChangeLogitsHaveAPlaceForThem) {
 
 // Every shape of attention, default or found by a search, has room for the partial results of its clusters.
 TEST(WorkSizes, SlowEveryChoiceOfAttentionFits) {
-  for (uint32_t head : {64u, 128u, 256u})
+  for (uint32_t head : {64u, 128u, 256u, 512u})
     for (uint32_t kv_heads : {1u, 2u, 4u, 8u, 16u, 32u}) {
       SmallModel small;
       model::Attention& a = small.attention();

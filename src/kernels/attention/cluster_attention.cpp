@@ -70,11 +70,12 @@ void attend_sequence(ClusterBlock& b) {
   }
   b.states = k.shared<float>(b.parts() * 16);
   b.values = k.shared<float>(b.tiles_here() * b.parts() * ClusterBlock::part_row);
+  if (s.q_bytes()) b.q = k.shared<uint32_t>(s.q_bytes() / 4, 16);
   share_positions(b);
 
   OnlineSoftmax softmax(k, 0);
   ClusterSums sums;
-  for (uint32_t i = 0; i < b.dim_tiles(); ++i) sums.emplace_back(k);
+  for (uint32_t i = 0; i < b.own_tiles(); ++i) sums.emplace_back(k);
 
   if (!b.bulk()) {
     cluster_compute(b, softmax, sums);
@@ -106,15 +107,16 @@ void attend_sequence(ClusterBlock& b) {
 
 Kernel ClusterAttention::build() const {
   check_fields(*this);
-  if (warps * 2 > rows)
-    throw Error("{}: {} warps, but a stage of {} rows per piece gives work to {}", name, warps, rows, rows / 2);
+  if (warps % value_parts() || warps / value_parts() * 2 > rows)
+    throw Error("{}: {} warps, but a stage of {} rows per piece gives work to {}", name, warps, rows,
+                rows / 2 * value_parts());
   // 9 warps leave 168 registers each, of which the sums of a row of 192 take 96 and q 48
   if (kv == kv_q8 && (layout != kv_paged || head_dim % 32 || rows * head_dim % 256))
     throw Error(
         "{}: a q8 cache is in pages, its heads are multiples of 32, and rows * head_dim is one of 256; found {}", name,
         field_text(*this));
   if (mapped && layout != kv_paged) throw Error("{}: rows that are mapped need a cache in pages", name);
-  if (warps == 8 && head_dim > 160) throw Error("{}: 8 warps with head_dim = {}; they suit up to 160", name, head_dim);
+  if (!suits_warps()) throw Error("{}: 8 warps with head_dim = {}; they suit up to 160", name, head_dim);
   if (copies == copies_async && (splits > 1 || stages < 2))
     throw Error("{}: without bulk copies there are no clusters, and two stages or more; found {}", name,
                 field_text(*this));
@@ -166,21 +168,30 @@ Grid ClusterAttention::grid(const ClusterArgs& args) const {
 }
 
 uint32_t ClusterAttention::shared_bytes() const {
-  const uint32_t parts = splits * warps, tiles = ClusterBlock::items_per_head(*this) / 2;
-  return stages * (stage_bytes() + 16) + parts * 16 * 4 + tiles * parts * ClusterBlock::part_row * 4 + 256;
+  const uint32_t parts = splits * warps / value_parts(), tiles = ClusterBlock::items_per_head(*this) / 2;
+  return stages * (stage_bytes() + 16) + parts * 16 * 4 + tiles * parts * ClusterBlock::part_row * 4 + q_bytes() + 256;
+}
+
+bool ClusterAttention::suits_warps() const {
+  return warps % value_parts() == 0 && warps / value_parts() * 2 <= rows && (warps < 8 || head_dim <= 160);
 }
 
 namespace {
 
-// Fewer stages, then smaller ones, until a block fits.
+// Of a piece: 64 positions of 256 values are 64 KB, with 512 values they would be twice that.
+uint32_t max_rows(uint32_t head_dim) { return head_dim > 256 ? 4 : 8; }
+
+// Fewer stages, then smaller ones, then smaller clusters, until a block fits.
 void shrink(ClusterAttention& s, const GpuLimits& gpu) {
   while (s.shared_bytes() > gpu.shared_per_block) {
     if (s.stages > 2) {
       --s.stages;
     } else if (s.rows > 2) {
       s.rows /= 2;
-      s.warps = std::max(1u, std::min(s.warps, s.rows / 2));
+      s.warps = std::max(1u, std::min(s.warps / s.value_parts(), s.rows / 2)) * s.value_parts();
       s.stages = 4;
+    } else if (s.splits > 1) {
+      s.splits /= 2;
     } else {
       throw Error("cluster_attention: {} bytes of shared memory are not enough for heads of {}", gpu.shared_per_block,
                   s.head_dim);
@@ -194,7 +205,7 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
                              const GpuLimits& gpu) {
   const uint32_t pairs = std::max(1u, kv_heads * sequences);
   if (!gpu.clusters) {  // blocks that share a sequence merge their results through memory
-    ClusterAttention spec{.head_dim = head_dim, .splits = 1, .rows = 8, .stages = 3, .warps = 4};
+    ClusterAttention spec{.head_dim = head_dim, .splits = 1, .rows = max_rows(head_dim), .stages = 3, .warps = 4};
     spec.copies = copies_async;
     shrink(spec, gpu);
     const uint32_t clusters = std::clamp(sms / pairs, 1u, std::max(length, 1u) / 64 + 1);
@@ -205,7 +216,7 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   ClusterAttention spec{.head_dim = head_dim, .splits = 8};
   while (spec.splits > 1 && pairs * spec.splits / 2 >= sms) spec.splits /= 2;
   if (length <= 128 * spec.splits) {  // small blocks start while the kernel before still runs
-    spec.rows = 4;
+    spec.rows = max_rows(head_dim) / 2;
     spec.stages = 4;
     spec.warps = 2;
     shrink(spec, gpu);
@@ -224,9 +235,10 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
   // Three stages keep the memory busy, and leave room for the blocks of the kernels before and after. In a crowd a
   // third block of two stages does more than a third stage: 64 sequences of 576 took 39 us instead of 46, 256 150 of
   // 184.
-  spec.rows = 8;
+  spec.rows = max_rows(head_dim);
   spec.warps = 4;
   spec.stages = std::clamp((crowd ? 70u : 100u) * 1024 / spec.stage_bytes(), 1u, crowd ? 2u : 3u);
+  if (spec.value_parts() > 1) spec.stages = 2;  // of 65 KB: one alone would wait for the memory
   shrink(spec, gpu);
   return {spec, clusters};
 }
@@ -241,11 +253,18 @@ ClusterAttention as_q8(ClusterAttention spec) {
   return spec;
 }
 
+bool cluster_fits_heads(uint32_t head_dim, const GpuLimits& gpu) {
+  ClusterAttention least{.head_dim = head_dim, .splits = 1, .rows = 2, .stages = 2, .copies = copies_on(gpu)};
+  least.warps = least.value_parts();
+  return least.shared_bytes() <= gpu.shared_per_block;
+}
+
 // One cluster per row and kv head: nothing is merged through memory, so any number of rows fits.
 ClusterChoice steady_cluster_choice(uint32_t head_dim, const GpuLimits& gpu) {
-  ClusterAttention spec{.head_dim = head_dim, .splits = gpu.clusters ? 8u : 1u, .rows = 8, .warps = 4};
+  ClusterAttention spec{.head_dim = head_dim, .splits = gpu.clusters ? 8u : 1u, .rows = max_rows(head_dim), .warps = 4};
   spec.copies = copies_on(gpu);
   spec.stages = std::clamp(100 * 1024 / spec.stage_bytes(), spec.copies == copies_async ? 2u : 1u, 3u);
+  if (spec.value_parts() > 1) spec.stages = 2;
   shrink(spec, gpu);
   return {spec, 1};
 }
@@ -271,16 +290,22 @@ class ClusterMerge {
   // Values go to the block that finishes them, maximum and sum to all blocks.
   void hand_over(OnlineSoftmax& softmax, const ClusterSums& out) {
     U32 lane = k_.lane(), head = lane / 4u, column = lane % 4u * 2u;
-    U32 part = b_.rank * s_.warps + k_.warp();
+    const uint32_t value_parts = s_.value_parts();
+    U32 part = b_.rank * (s_.warps / value_parts) + k_.warp() / value_parts;
     F32 sum = warp_sum(softmax.sum.get(), 4), top = softmax.max.get();
     auto state = b_.states + (part * 16u + head * 2u);
     auto value = b_.values + (part * ClusterBlock::part_row + head * 8u + column);
+    // the tiles of the second part follow those of the first, whose number is a multiple of the blocks
+    if (value_parts > 1)
+      value = value + k_.warp() % value_parts * (b_.own_tiles() / s_.splits * b_.parts() * ClusterBlock::part_row);
     k_.when(head < b_.group, [&] {
       for (uint32_t to = 0; to < s_.splits; to += 4) {
         U32 rank = lane % 4u + to;
-        k_.when(rank < s_.splits, [&] { there(state, rank, [&](auto p) { store_vec(p, Vec<float, 2>{top, sum}); }); });
+        Pred mine = rank < s_.splits;
+        if (value_parts > 1) mine = mine && k_.warp() % value_parts == 0u;  // both have the same
+        k_.when(mine, [&] { there(state, rank, [&](auto p) { store_vec(p, Vec<float, 2>{top, sum}); }); });
       }
-      for (uint32_t d = 0; d < b_.dim_tiles(); ++d) {
+      for (uint32_t d = 0; d < b_.own_tiles(); ++d) {
         auto at = value.offset(d / s_.splits * b_.parts() * ClusterBlock::part_row);
         const Vec<float, 2> v{out[d].get(0) + out[d].get(2), out[d].get(1) + out[d].get(3)};
         there(at, k_.constant(d % s_.splits), [&](auto p) { store_vec(p, v); });

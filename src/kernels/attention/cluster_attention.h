@@ -37,7 +37,7 @@ struct ClusterAttention {
   uint32_t splits = 16;  // blocks per cluster; 16 must be allowed at launch (non-portable)
   uint32_t rows = 8;     // a stage is 8 * rows positions: 32 KB for 64 positions of 128 values
   uint32_t stages = 2;   // in the ring; long sequences want all that fits (5 in 227 KB), short ones few
-  uint32_t warps = 4;    // that compute, up to rows / 2
+  uint32_t warps = 4;    // that compute, up to rows / 2 for each part of the values
   // bulk: one more warp fetches. async: all warps do, in clusters of one block; two stages or more.
   uint32_t copies = copies_bulk;
   uint32_t merge = 0;    // several clusters per sequence and kv head
@@ -55,7 +55,7 @@ struct ClusterAttention {
     using S = ClusterAttention;
     using F = Field<S>;
     return std::tuple(
-        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})}, F{"kv", &S::kv, kv_types()},
+        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256, 512})}, F{"kv", &S::kv, kv_types()},
         F{"layout", &S::layout, kv_layouts()}, F{"length", &S::length, named({"direct", "indirect"})},
         F{"splits", &S::splits, one_of({1, 2, 4, 8, 16})}, F{"rows", &S::rows, one_of({2, 4, 8, 16})},
         F{"stages", &S::stages, range(1, 16)}, F{"warps", &S::warps, one_of({1, 2, 4, 8})},
@@ -73,6 +73,12 @@ struct ClusterAttention {
   uint32_t scale_bytes() const { return kv == kv_q8 ? rows * head_dim / 16 + 16 : 0; }  // of a piece
   uint32_t stage_bytes() const { return 2 * 8 * (piece_bytes() + scale_bytes()); }
   uint32_t shared_bytes() const;  // of a block
+  // Warps that take the same positions, each with a part of the values: the sums of 512 would take 256 registers of a
+  // thread. Then q is in shared memory too.
+  uint32_t value_parts() const { return head_dim > 256 ? 2 : 1; }
+  uint32_t q_bytes() const { return value_parts() > 1 ? head_dim / 16 * 32 * 16 : 0; }
+  // Whether every warp has positions to take, and registers for its sums.
+  bool suits_warps() const;
   // Values of `partial` and `arrived` for these numbers of sequences, kv heads and clusters of each.
   size_t partial_count(uint32_t sequences, uint32_t kv_heads, uint32_t clusters) const;
   size_t arrived_count(uint32_t sequences, uint32_t kv_heads) const { return size_t(sequences) * kv_heads * splits; }
@@ -94,6 +100,8 @@ ClusterChoice cluster_choice(uint32_t head_dim, uint32_t kv_heads, uint32_t sequ
 uint32_t cluster_groups(uint32_t heads, uint32_t kv_heads);
 // The same spec for all lengths and batch sizes, so that a row's result depends on its own sequence alone.
 ClusterChoice steady_cluster_choice(uint32_t head_dim, const GpuLimits& gpu = {});
+// Whether some shape for heads of this size fits the shared memory.
+bool cluster_fits_heads(uint32_t head_dim, const GpuLimits& gpu);
 // The same shape for a q8 cache: as many bytes in flight, in more stages.
 ClusterAttention as_q8(ClusterAttention spec);
 

@@ -19,6 +19,7 @@ using ClusterArgs = ClusterAttention::Args;
 
 // Weights and their sum are scaled by 2^14, so that small weights are not subnormal in f16.
 constexpr float weight_bias = 14;
+constexpr uint32_t computing_warps_meet = 1;  // a named barrier
 
 // Two f32 values as operands of the matrix unit: rounded to f16, and the rounding error.
 struct Halves {
@@ -115,7 +116,9 @@ class ClusterCompute {
     if (s_.sinks) begin_with_sink();
     if (s_.slopes) slope_ = slope_of(load(k_.arg(&ClusterArgs::slopes) + query_head()));
     chain_wait(k_, s_.chained);
-    all_stages(load_q(q));
+    if (!s_.q_bytes()) return all_stages(load_q(q));
+    keep_q(q);
+    all_stages({});
   }
 
  private:
@@ -124,10 +127,10 @@ class ClusterCompute {
 
   // That of row lane / 4.
   U32 query_head() { return b_.first_head + min(k_.lane() / 4u, b_.group - 1u); }
-  // Of all warps that share the sequence one has the sink.
+  // Of all warps that share the sequence one has the sink, and those that take its positions for other values.
   void begin_with_sink() {
     const F32 sink = load(k_.arg(&ClusterArgs::sinks) + query_head());
-    k_.when(k_.warp() == 0u && b_.rank == 0u && b_.cluster == 0u, [&] {
+    k_.when(k_.warp() < s_.value_parts() && b_.rank == 0u && b_.cluster == 0u, [&] {
       softmax_.begin_with(sink, select(k_.lane() % 4u == 0u, k_.constant(std::exp2(weight_bias)), 0.0f));
     });
   }
@@ -139,17 +142,35 @@ class ClusterCompute {
     return k_.arg(&ClusterArgs::q) + mul_wide(b_.sequence, stride) + (head * s_.head_dim + column);
   }
   Q load_q(Global<float> q) {
-    Pred real = k_.lane() / 4u < b_.group;
     std::vector<Vec<float, 2>> loaded;
     for (uint32_t i = 0; i < b_.dim_tiles(); ++i)
       loaded.push_back(load_vec<2>(q.offset(b_.q8() ? i / 2 * 16 + i % 2 * 2 : i * 8)));
     Q tiles;
-    for (uint32_t i = 0; i < b_.dim_tiles(); i += 2) {
-      auto half = [&](const Vec<float, 2>& v) { return Halves(select(real, v[0], 0.0f), select(real, v[1], 0.0f)); };
-      const Halves left = half(loaded[i]), right = half(loaded[i + 1]);
-      tiles.push_back({{left.high, left.low, right.high, right.low}});
-    }
+    for (uint32_t i = 0; i < b_.dim_tiles(); i += 2) tiles.push_back(left_of(loaded[i], loaded[i + 1]));
     return tiles;
+  }
+  Left left_of(const Vec<float, 2>& first, const Vec<float, 2>& second) {
+    Pred real = k_.lane() / 4u < b_.group;
+    auto half = [&](const Vec<float, 2>& v) { return Halves(select(real, v[0], 0.0f), select(real, v[1], 0.0f)); };
+    const Halves left = half(first), right = half(second);
+    return {{left.high, left.low, right.high, right.low}};
+  }
+  // All warps have the same, and make some of it each.
+  void keep_q(Global<float> q) {
+    const uint32_t all = s_.head_dim / 16, second = b_.q8() ? 2 : 8;
+    auto to = b_.q + k_.lane() * 4u;
+    k_.loop(k_.warp(), k_.constant(all), s_.warps, [&](U32 i) {
+      auto from = q + i * 16u;
+      store_vec(to + i * 128u, Vec<uint32_t, 4>(left_of(load_vec<2>(from), load_vec<2>(from.offset(second))).reg));
+    });
+    if (b_.bulk())
+      k_.barrier(computing_warps_meet, s_.warps * 32);
+    else
+      k_.barrier();
+  }
+  Left q_tile(const Q& q, uint32_t i) {
+    if (!s_.q_bytes()) return q[i];
+    return {load_vec<4>((b_.q + k_.lane() * 4u).offset(int64_t(i) * 128))};
   }
 
   void all_stages(const Q& q) {
@@ -164,6 +185,8 @@ class ClusterCompute {
       k_at = lane / 4u * b_.piece() + lane % 4u * 4u;
       v_at = lane % 4u * (2 * b_.piece()) + lane / 4u * 4u + 8 * b_.piece();
     }
+    const uint32_t value_parts = s_.value_parts();
+    if (value_parts > 1) v_at = v_at + k_.warp() % value_parts * (b_.row_bytes() / value_parts);
     U32 column = lane % 4u * (2 * s_.rows);  // this lane's columns are positions
     auto slot = k_.var(0u), parity = k_.var(0u);
     std::optional<ClusterCopy> copies;
@@ -182,7 +205,7 @@ class ClusterCompute {
         copies->stage(i + ahead, select(here == 0u, k_.constant(ahead), here - 1u));
       }
       auto stage = b_.ring + here * s_.stage_bytes();
-      k_.loop(k_.warp() * 2u, s_.rows, s_.warps * 2, [&](U32 tile) {
+      k_.loop(k_.warp() / value_parts * 2u, s_.rows, s_.warps / value_parts * 2, [&](U32 tile) {
         auto keys = stage + (k_at + tile * b_.row_bytes()), values = stage + (v_at + tile * b_.row_bytes());
         U32 position = b_.begin + (i * b_.positions() + column + tile);
         std::vector<Pred> counts;  // of the lane's columns: two of tile 0, two of tile 1
@@ -198,7 +221,7 @@ class ClusterCompute {
           return add_values_q8(weights, values, scales.offset(8 * s_.scale_bytes()), counts);
         }
         auto weights = weigh(keys_f16(q, keys), counts, score);
-        for (uint32_t d = 0; d < b_.dim_tiles(); d += 2) {
+        for (uint32_t d = 0; d < b_.own_tiles(); d += 2) {
           auto v = load_matrices<4>(values.offset(d * 16), true);
           mma(out_[d], weights, Right{{v[0], v[1]}});
           mma(out_[d + 1], weights, Right{{v[2], v[3]}});
@@ -219,10 +242,11 @@ class ClusterCompute {
   }
   Sums keys_f16(const Q& q, Shared<uint8_t> keys) {
     Sums sums = no_sums();
-    for (uint32_t d = 0; d < q.size(); ++d) {
+    for (uint32_t d = 0; d < s_.head_dim / 16; ++d) {
       auto key = load_matrices<4>(keys.offset(d * 32));
-      mma(sums[d % 2 * 2], q[d], Right{{key[0], key[1]}});
-      mma(sums[d % 2 * 2 + 1], q[d], Right{{key[2], key[3]}});
+      const Left left = q_tile(q, d);
+      mma(sums[d % 2 * 2], left, Right{{key[0], key[1]}});
+      mma(sums[d % 2 * 2 + 1], left, Right{{key[2], key[3]}});
     }
     return sums;
   }
@@ -230,24 +254,29 @@ class ClusterCompute {
     Sums sums = no_sums();
     std::vector<std::vector<F16>> scale;
     for (uint32_t tile = 0; tile < 2; ++tile)
-      scale.push_back(row_scales(scales + (k_.lane() / 4u * s_.scale_bytes() + tile * b_.scale_row())));
-    for (uint32_t d = 0; d < q.size(); ++d)
+      scale.push_back(
+          row_scales(scales + (k_.lane() / 4u * s_.scale_bytes() + tile * b_.scale_row()), s_.head_dim / 32));
+    for (uint32_t d = 0; d < s_.head_dim / 16; ++d) {
+      const Left left = q_tile(q, d);
       for (uint32_t tile = 0; tile < 2; ++tile) {
         U32 word = load(keys.offset(tile * b_.row_bytes() + d * 16).as<uint32_t>());
-        mma(sums[d % 2 * 2 + tile], q[d], Right{KvQ8Operands::keys(word, twice(scale[tile][d / 2]))});
+        mma(sums[d % 2 * 2 + tile], left, Right{KvQ8Operands::keys(word, twice(scale[tile][d / 2]))});
       }
+    }
     return sums;
   }
   void add_values_q8(const Left& weights, Shared<uint8_t> values, Shared<uint8_t> scales,
                      const std::vector<Pred>& counts) {
     // the lane's positions: rows `tile` of two neighbouring pieces, then the rows after these
+    const uint32_t value_parts = s_.value_parts(), groups = s_.head_dim / 32 / value_parts;
+    if (value_parts > 1) scales = scales + k_.warp() % value_parts * (groups * 2);
     std::vector<std::vector<F16>> scale;
     for (uint32_t j = 0; j < 4; ++j) {
       U32 at = (k_.lane() % 4u * 2u + j % 2) * s_.scale_bytes() + j / 2 * b_.scale_row();
-      scale.push_back(row_scales(scales + at));
+      scale.push_back(row_scales(scales + at, groups));
     }
     const F16 zero = to_f16(k_.constant(0.0f));
-    for (uint32_t block = 0; block < s_.head_dim / 32; ++block) {
+    for (uint32_t block = 0; block < groups; ++block) {
       std::array<U32, 4> words;
       std::array<F16, 4> own;
       for (uint32_t j = 0; j < 4; ++j) {
@@ -258,10 +287,10 @@ class ClusterCompute {
       for (uint32_t j = 0; j < 4; ++j) mma(out_[block * 4 + j], weights, Right{regs[j]});
     }
   }
-  // All scales of a position.
-  std::vector<F16> row_scales(Shared<uint8_t> at) {
+  // The first scales of a position, or of a part of its values.
+  std::vector<F16> row_scales(Shared<uint8_t> at, uint32_t count) {
     std::vector<F16> scales;
-    for (uint32_t i = 0; i < s_.head_dim / 32; ++i) {
+    for (uint32_t i = 0; i < count; ++i) {
       if (s_.head_dim % 64) {
         scales.push_back(load(at.offset(i * 2).as<heddle::f16>()));
       } else if (i % 2 == 0) {

@@ -29,7 +29,9 @@ struct ClusterBlock {
   uint32_t scale_row() const { return s.head_dim / 16; }  // bytes of a position's scales
   uint32_t positions() const { return 8 * s.rows; }       // of a stage
   uint32_t dim_tiles() const { return s.head_dim / 8; }
-  uint32_t parts() const { return s.splits * s.warps; }  // partial results that are merged at the end
+  uint32_t own_tiles() const { return dim_tiles() / s.value_parts(); }  // of a warp's sums
+  // Partial results that are merged at the end.
+  uint32_t parts() const { return s.splits * s.warps / s.value_parts(); }
   // Blocks take turns at finishing 8 values of the output each.
   uint32_t tiles_here() const { return items_per_head(s) / 2; }
   // The largest number of groups of 4 values of a head that a block finishes: a tile has 8 values.
@@ -49,6 +51,7 @@ struct ClusterBlock {
   ptx::Shared<uint64_t> full, free;  // (stages) of mbarriers
   ptx::Shared<float> states;         // (parts, 8 heads, maximum and sum)
   ptx::Shared<float> values;         // (tiles_here(), parts, part_row)
+  ptx::Shared<uint32_t> q;           // (head_dim / 16, lanes, 4): left operands, where they are kept here
 };
 
 // Sums of weight times V: rows 0 to 7 are the query heads, rows 8 to 15 the rounding errors of the weights in f16.

@@ -35,8 +35,14 @@ class Prompt {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
     U32 heads = k_.arg(&PromptArgs::heads), block = s_.splits > 1 ? k_.special(Special::clusterid_x) : k_.block_id();
-    U32 turn = block / heads, count = k_.arg(&PromptArgs::tile_count) * s_.parts;
-    head_ = block - turn * heads;
+    const uint32_t value_parts = s_.value_parts();
+    U32 of_tile = heads * value_parts;
+    U32 turn = block / of_tile, count = k_.arg(&PromptArgs::tile_count) * s_.parts;
+    head_ = block - turn * of_tile;
+    if (value_parts > 1) {
+      value_part_ = head_ % value_parts;
+      head_ = head_ / value_parts;
+    }
     k_.when(turn < count, [&] {
       U32 from = count - 1u - turn, number = from / s_.parts;
       auto tile = load_vec<4>((k_.arg(&PromptArgs::tiles) + number).as<uint32_t>());
@@ -60,8 +66,9 @@ class Prompt {
   }
 
  private:
-  uint32_t dim_tiles() const { return s_.head_dim / 8; }
+  uint32_t dim_tiles() const { return s_.head_dim / 8 / s_.value_parts(); }  // of the sums
   uint32_t k_bytes() const { return s_.positions * s_.row_bytes(); }
+  uint32_t scales_at() const { return k_bytes() + s_.positions * s_.value_row_bytes(); }  // in a stage
   uint32_t stage_bytes() const { return s_.stage_bytes(); }
   bool q8() const { return s_.kv == kv_q8; }
   uint32_t copy_rows() const { return s_.threads() / 8; }  // positions that the block copies at a time
@@ -173,6 +180,7 @@ class Prompt {
     U64 head = mul_wide(head_ / (k_.arg(&PromptArgs::heads) / kv_heads), page_size) * uint64_t(s_.data_bytes());
     k_at_ = k_.arg(&PromptArgs::k) + head;
     v_at_ = k_.arg(&PromptArgs::v) + head;
+    if (s_.value_parts() > 1) v_at_ = v_at_ + value_part_ * s_.value_data_bytes();
     page_bytes_ = mul_wide(kv_heads, page_size) * uint64_t(s_.data_bytes());
     table_ = k_.arg(&PromptArgs::table) + mul_wide(sequence_, k_.arg(&PromptArgs::table_stride));
     pages_.emplace(k_, page_size);
@@ -183,6 +191,7 @@ class Prompt {
     k_.when(step < steps, [&] {
       U32 row = k_.thread() / 8u, piece = k_.thread() % 8u;
       auto keys = stages_ + (to + row * s_.row_bytes() + piece * 16u);
+      auto values = stages_ + (to + row * s_.value_row_bytes() + (piece * 16u + k_bytes()));
       for (uint32_t i = 0; i < s_.positions; i += copy_rows()) {
         U32 position = begin_ + step * s_.positions + row + i;
         Pred real = position < end_;
@@ -197,9 +206,9 @@ class Prompt {
         auto key = k_at_ + offset.get(), value = v_at_ + offset.get();
         for (uint32_t at = 0; at < s_.data_bytes(); at += 128) {
           auto both = [&] {
-            const uint32_t in_stage = i * s_.row_bytes() + at;
-            copy_async<16>(keys.offset(in_stage), key.offset(at), valid);
-            copy_async<16>(keys.offset(in_stage + k_bytes()), value.offset(at), valid);
+            copy_async<16>(keys.offset(i * s_.row_bytes() + at), key.offset(at), valid);
+            if (at < s_.value_data_bytes())
+              copy_async<16>(values.offset(i * s_.value_row_bytes() + at), value.offset(at), valid);
           };
           const uint32_t left = (s_.data_bytes() - at) / 16;  // pieces of the row
           if (left >= 8)
@@ -229,7 +238,7 @@ class Prompt {
         });
         U64 head = (k_at_.base - k_.arg(&PromptArgs::k).base) >> 4u;
         Global<uint8_t> from{select(is_k, k_.arg(&PromptArgs::k_scale).base, k_.arg(&PromptArgs::v_scale).base) + head};
-        copy_async<16>(stages_ + (to + item * 16u + 2 * k_bytes()), from + offset.get(),
+        copy_async<16>(stages_ + (to + item * 16u + scales_at()), from + offset.get(),
                        select(position < end_, k_.constant(16u), 0u));
       });
     }
@@ -327,9 +336,9 @@ class Prompt {
   }
   void add_f16(const A& weights, Shared<uint8_t> stage, uint32_t first) {
     U32 lane = k_.lane();
-    auto values = stage + (lane % 16u * s_.row_bytes() + lane / 16u * 16u + k_bytes());
+    auto values = stage + (lane % 16u * s_.value_row_bytes() + lane / 16u * 16u + k_bytes());
     for (uint32_t d = 0; d < dim_tiles(); d += 2) {
-      auto v = load_matrices<4>(values.offset(first * s_.row_bytes() + d * 16), true);
+      auto v = load_matrices<4>(values.offset(first * s_.value_row_bytes() + d * 16), true);
       mma(out_[d], weights, B{{v[0], v[1]}});
       mma(out_[d + 1], weights, B{{v[2], v[3]}});
     }
@@ -338,7 +347,7 @@ class Prompt {
   void multiply_q8(Shared<uint8_t> stage, std::vector<Acc<float, 16, 8>>& scores) {
     U32 position = k_.lane() / 4u;
     auto keys = stage + (position * s_.row_bytes() + k_.lane() % 4u * 4u);
-    auto scales = stage + (position * s_.scale_bytes() + 2 * k_bytes());
+    auto scales = stage + (position * s_.scale_bytes() + scales_at());
     for (uint32_t block = 0; block < s_.head_dim / 32; ++block) {
       const std::vector<A> left = q_parts(block * 2), right = q_parts(block * 2 + 1);
       for (uint32_t i = 0; i < s_.positions; i += 8) {
@@ -354,20 +363,22 @@ class Prompt {
   // A lane has the positions 2c, 2c + 1, 2c + 8 and 2c + 9 of 16, c = lane % 4, and 4 of each 32 values of them.
   void add_q8(const A& weights, Shared<uint8_t> stage, U32 start, uint32_t first) {
     U32 position = k_.lane() % 4u * 2u;
-    auto values = stage + (position * s_.row_bytes() + k_.lane() / 4u * 4u + k_bytes());
-    auto scales = stage + (position * s_.scale_bytes() + (2 * k_bytes() + s_.positions * s_.scale_bytes()));
+    auto values = stage + (position * s_.value_row_bytes() + k_.lane() / 4u * 4u + k_bytes());
+    auto scales = stage + (position * s_.scale_bytes() + (scales_at() + s_.positions * s_.scale_bytes()));
+    const uint32_t groups = dim_tiles() / 4;
+    if (s_.value_parts() > 1) scales = scales + value_part_ * (groups * 2);
     std::vector<Pred> exists;
     for (uint32_t j = 0; j < 4; ++j) {
       U32 at = start + position + (first + j % 2 + j / 2 * 8);
       exists.push_back(limited() ? at < end_ && at >= lowest_ : at < end_);
     }
     const F16 zero = to_f16(k_.constant(0.0f));
-    for (uint32_t block = 0; block < s_.head_dim / 32; ++block) {
+    for (uint32_t block = 0; block < groups; ++block) {
       std::array<U32, 4> words;
       std::array<F16, 4> own;
       for (uint32_t j = 0; j < 4; ++j) {
         const uint32_t row = first + j % 2 + j / 2 * 8;
-        words[j] = load(values.offset(row * s_.row_bytes() + block * 32).as<uint32_t>());
+        words[j] = load(values.offset(row * s_.value_row_bytes() + block * 32).as<uint32_t>());
         const F16 scale = load(scales.offset(row * s_.scale_bytes() + block * 2).as<heddle::f16>());
         own[j] = select(exists[j], scale, zero);  // the scale of a padding position is undefined
       }
@@ -438,6 +449,7 @@ class Prompt {
       k_.when(r < rows_, [&] {
         auto to = k_.arg(&PromptArgs::out) + mul_wide(first_row_ + r, k_.arg(&PromptArgs::out_stride)) +
                   (head_ * s_.head_dim + k_.lane() % 4u * (q8() ? 8u : 2u));
+        if (s_.value_parts() > 1) to = to + value_part_ * (dim_tiles() * 8);
         auto value = [&](uint32_t d, uint32_t column) { return out_[d].get(row * 2 + column) * factor; };
         for (uint32_t d = 0; !q8() && d < dim_tiles(); ++d)
           store_vec(to.offset(d * 8), Vec<float, 2>{value(d, 0), value(d, 1)});
@@ -451,7 +463,7 @@ class Prompt {
 
   const PromptAttention& s_;
   Builder<PromptArgs> k_;
-  U32 head_;
+  U32 head_, value_part_;
   U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
   U32 lowest_, begin_, end_;                 // positions that some row sees: lowest_ to end_ - 1; begin_: rounded down
   U32 text_, half_;                          // bidirectional: positions of the text, and that a window has on each side
@@ -483,7 +495,7 @@ Kernel PromptAttention::build() const {
 
 Grid PromptAttention::grid(const PromptArgs& args) const {
   check_prompt_args(name, args, *this);
-  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * parts * args.heads * splits;
+  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * parts * args.heads * value_parts() * splits;
   if (blocks > 0x7fffffff) throw Error("prompt_attention: {} blocks, but a grid has at most 2147483647", blocks);
   return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched
 }
@@ -506,8 +518,8 @@ PromptAttention prompt_choice(uint32_t head_dim, uint32_t rows, uint32_t exact_q
 uint32_t prompt_splits(const PromptAttention& spec, uint32_t tiles, uint32_t heads, uint32_t longest, uint32_t sms) {
   constexpr uint32_t least = 512;  // positions worth a block
   uint32_t splits = 1;
-  while (splits < 8 && uint64_t(tiles) * heads * splits * 2 <= uint64_t(sms) * spec.resident &&
-         longest >= splits * 2 * least)
+  const uint64_t blocks = uint64_t(tiles) * heads * spec.value_parts();
+  while (splits < 8 && blocks * splits * 2 <= uint64_t(sms) * spec.resident && longest >= splits * 2 * least)
     splits *= 2;
   return splits;
 }

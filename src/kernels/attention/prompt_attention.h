@@ -16,9 +16,9 @@ struct PromptTile {
 
 // out = softmax(q k * scale) v, where the token at position p sees the positions 0 to p, or the last `window` of them,
 // or those of its chunk; with `bidirectional` it sees its whole text, or window / 2 positions on both sides. K and V of
-// the new tokens are in the cache already. One block per part of a tile and query head, or a cluster that
-// divides the positions. The last tile of the list starts first, because it has the most positions if the tiles of a
-// sequence are in order.
+// the new tokens are in the cache already. One block per part of a tile, query head and part of its values, or a
+// cluster that divides the positions. The last tile of the list starts first, because it has the most positions if the
+// tiles of a sequence are in order.
 struct PromptAttention {
   static constexpr std::string_view name = "prompt_attention",
                                     summary = "attention of many tokens per sequence over a cache in pages",
@@ -47,7 +47,7 @@ struct PromptAttention {
   static auto fields() {
     using S = PromptAttention;
     using F = Field<S>;
-    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+    return std::tuple(F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256, 512})},
                       F{"queries", &S::queries, one_of({16, 32, 64, 128})}, F{"parts", &S::parts, range(1, 8)},
                       F{"positions", &S::positions, one_of({16, 32, 64, 128})}, F{"stages", &S::stages, range(2, 4)},
                       F{"resident", &S::resident, range(1, 4)}, F{"splits", &S::splits, one_of({1, 2, 4, 8})},
@@ -63,11 +63,15 @@ struct PromptAttention {
   // Bytes of a position in shared memory, with 16 bytes of padding so that 8 rows lie in different banks.
   uint32_t row_bytes() const { return data_bytes() + 16; }
   uint32_t data_bytes() const { return head_dim * (kv == kv_q8 ? 1 : 2); }
+  // Blocks that share a head's values: the sums of 512 would take 256 registers of a thread. Each computes all scores.
+  uint32_t value_parts() const { return head_dim > 256 ? 2 : 1; }
+  uint32_t value_data_bytes() const { return data_bytes() / value_parts(); }
+  uint32_t value_row_bytes() const { return value_data_bytes() + 16; }
   uint32_t scale_bytes() const { return kv == kv_q8 ? head_dim / 16 : 0; }
-  uint32_t stage_bytes() const { return 2 * positions * (row_bytes() + scale_bytes()); }
+  uint32_t stage_bytes() const { return positions * (row_bytes() + value_row_bytes() + 2 * scale_bytes()); }
   uint32_t ring_bytes() const { return stages * stage_bytes(); }
   // What a block of a cluster sends to the first one: two maxima and sums per thread, and the thread's results.
-  uint32_t merge_bytes() const { return splits > 1 ? threads() * (4 + head_dim / 2) * 4 : 0; }
+  uint32_t merge_bytes() const { return splits > 1 ? threads() * (4 + head_dim / value_parts() / 2) * 4 : 0; }
   // Where q needs more registers than a thread can spare, it is kept in shared memory.
   bool q_in_registers() const { return head_dim / 4 * (1 + exact_q) <= 96; }
   uint32_t shared_bytes() const {

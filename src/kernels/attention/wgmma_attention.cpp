@@ -34,8 +34,14 @@ class WgmmaPrompt {
     chain_start(k_, s_.chained);
     chain_wait(k_, s_.chained);
     U32 heads = k_.arg(&WgmmaAttentionArgs::heads), block = k_.block_id();
-    U32 turn = block / heads, count = k_.arg(&WgmmaAttentionArgs::tile_count);
-    head_ = block - turn * heads;
+    const uint32_t value_parts = s_.value_parts();
+    U32 of_tile = heads * value_parts;
+    U32 turn = block / of_tile, count = k_.arg(&WgmmaAttentionArgs::tile_count);
+    head_ = block - turn * of_tile;
+    if (value_parts > 1) {
+      value_part_ = head_ % value_parts;
+      head_ = head_ / value_parts;
+    }
     k_.when(turn < count, [&] {
       auto tile = load_vec<4>((k_.arg(&WgmmaAttentionArgs::tiles) + (count - 1u - turn)).as<uint32_t>());
       for (U32& v : tile) v = k_.assume_uniform(v);
@@ -134,7 +140,7 @@ class WgmmaPrompt {
       U32 place = select(is_k, slot.get() * s_.key_bytes(), slot.get() * s_.value_bytes() + values_at());
       auto to = ring_ + (place + first_row * 128u);
       if (q8()) {
-        unpack_q8(to, start + first_row);
+        unpack_q8(is_k, to, start + first_row);
         Mbarrier{full_ + here}.arrive();
       } else {
         copy_f16(is_k, to, start + first_row);
@@ -168,17 +174,18 @@ class WgmmaPrompt {
     const std::array<Shared<uint8_t>, 2> place{to + (row * 128u + (piece ^ row) * 16u),
                                                to + (row * 128u + (piece ^ (row + 4u)) * 16u)};
     auto from = from_ + piece * 16u;
+    if (s_.value_parts() > 1) from = from + values_before(is_k, s_.part_values() * 2);
     U32 row_bytes = k_.constant(s_.head_dim * 2);
     if (s_.values() != s_.head_dim) row_bytes = select(is_k, row_bytes, k_.constant(s_.values() * 2));
     auto left = [](uint32_t dim, uint32_t panel) { return std::min(dim - std::min(dim, panel * 64), 64u) / 8; };
     for (uint32_t i = 0; i < own_rows(); i += 4) {
       U32 valid = select(start + row + i < end_, k_.constant(16u), 0u);
       auto source = from + mul_wide(cache_row(row + i, i, i + 3), row_bytes);
-      for (uint32_t panel = 0; panel < s_.panels(std::max(s_.head_dim, s_.values())); ++panel) {
+      for (uint32_t panel = 0; panel < s_.panels(std::max(s_.head_dim, s_.part_values())); ++panel) {
         auto one = [&] {
           copy_async<16>(place[i / 4 % 2].offset(panel * panel_bytes() + i * 128), source.offset(panel * 128), valid);
         };
-        const uint32_t of_k = left(s_.head_dim, panel), of_v = left(s_.values(), panel);  // pieces of the row
+        const uint32_t of_k = left(s_.head_dim, panel), of_v = left(s_.part_values(), panel);  // pieces of the row
         if (of_k == 8 && of_v == 8)
           one();
         else
@@ -186,9 +193,17 @@ class WgmmaPrompt {
       }
     }
   }
-  // 16 values at a time; several loads are under way before the first is used.
-  void unpack_q8(Shared<uint8_t> to, U32 start) {
-    const uint32_t pieces = s_.head_dim / 16, rounds = own_rows() * pieces / 32, together = 4;
+  // Bytes from the start of a row of the cache to this block's part of it: of V, for all of K is read.
+  U32 values_before(Pred is_k, uint32_t part_bytes) { return select(is_k, k_.constant(0u), value_part_ * part_bytes); }
+  void unpack_q8(Pred is_k, Shared<uint8_t> to, U32 start) {
+    if (s_.part_values() == s_.head_dim) return unpack_q8(to, start, s_.head_dim, k_.constant(0u));
+    k_.when_else(
+        is_k, [&] { unpack_q8(to, start, s_.head_dim, k_.constant(0u)); },
+        [&] { unpack_q8(to, start, s_.part_values(), value_part_ * s_.part_values()); });
+  }
+  // `dim` values of each row from `before` on, 16 at a time; several loads are under way before the first is used.
+  void unpack_q8(Shared<uint8_t> to, U32 start, uint32_t dim, U32 before) {
+    const uint32_t pieces = dim / 16, rounds = own_rows() * pieces / 32, together = 4;
     for (uint32_t first = 0; first < rounds; first += together) {
       std::vector<Vec<uint32_t, 4>> words;
       std::vector<F16> scale;
@@ -196,8 +211,10 @@ class WgmmaPrompt {
       for (uint32_t i = first; i < std::min(rounds, first + together); ++i) {
         U32 item = k_.lane() + i * 32, row = item / pieces, piece = item % pieces;
         U32 from = cache_row(row, i * 32 / pieces, (i * 32 + 31) / pieces);
-        words.push_back(load_vec<4>((from_ + (mul_wide(from, s_.head_dim) + widen(piece * 16u))).as<uint32_t>()));
-        F16 own = load((scales_ + (mul_wide(from, s_.head_dim / 16) + widen(piece / 2u * 2u))).as<heddle::f16>());
+        words.push_back(
+            load_vec<4>((from_ + (mul_wide(from, s_.head_dim) + widen(before + piece * 16u))).as<uint32_t>()));
+        U32 group = before / 16u + piece / 2u * 2u;  // a scale of 2 bytes for each 32 values
+        F16 own = load((scales_ + (mul_wide(from, s_.head_dim / 16) + widen(group))).as<heddle::f16>());
         scale.push_back(select(start + row < end_, own, to_f16(k_.constant(0.0f))));
         place.push_back(to + (piece / 4u * panel_bytes() + row * 128u + ((piece % 4u * 2u) ^ (row & 7u)) * 16u));
       }
@@ -233,7 +250,7 @@ class WgmmaPrompt {
       for (uint32_t row : {0u, 8u}) chunk_first_.push_back(chunk_start(top + k_.lane() / 4u + row));
       warp_chunk_ = chunk_start(top + 15u);
     }
-    sums_.emplace(k_, s_.values());
+    sums_.emplace(k_, s_.part_values());
     scores_.emplace(k_, s_.positions);
 
     Place key(k_, 0), value(k_, s_.stages);
@@ -437,7 +454,8 @@ class WgmmaPrompt {
       k_.when(r < rows_, [&] {
         auto to = k_.arg(&WgmmaAttentionArgs::out) + mul_wide(first_row_ + r, k_.arg(&WgmmaAttentionArgs::out_stride)) +
                   (head_ * s_.values() + k_.lane() % 4u * 2u);
-        for (uint32_t d = 0; d < s_.values() / 8; ++d)
+        if (s_.value_parts() > 1) to = to + value_part_ * s_.part_values();
+        for (uint32_t d = 0; d < s_.part_values() / 8; ++d)
           store_vec(to.offset(d * 8),
                     Vec<float, 2>{sums_->get(d * 4 + row * 2) * factor, sums_->get(d * 4 + row * 2 + 1) * factor});
       });
@@ -446,7 +464,7 @@ class WgmmaPrompt {
 
   const WgmmaAttention& s_;
   Builder<WgmmaAttentionArgs> k_;
-  U32 head_, group_;
+  U32 head_, value_part_, group_;
   U32 sequence_, first_row_, rows_, first_;  // of the tile; first_: position of its first row
   U32 begin_, end_, steps_;                  // positions that some row sees, and in how many steps
   U32 text_, half_;                          // bidirectional: positions of the text, and that a window has on each side
@@ -473,7 +491,7 @@ constexpr uint32_t max_shared = 232'448, max_registers = 192;
 
 }  // namespace
 
-uint32_t WgmmaAttention::registers() const { return values() / 2 + positions / 2 + positions / 4; }
+uint32_t WgmmaAttention::registers() const { return part_values() / 2 + positions / 2 + positions / 4; }
 
 Kernel WgmmaAttention::build() const {
   check_fields(*this);
@@ -493,7 +511,7 @@ Kernel WgmmaAttention::build() const {
 
 Grid WgmmaAttention::grid(const WgmmaAttentionArgs& args) const {
   check_prompt_args(name, args, *this);
-  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads;
+  const uint64_t blocks = uint64_t(std::max(args.tile_count, 1u)) * args.heads * value_parts();
   if (blocks > 0x7fffffff) throw Error("{}: {} blocks, but a grid has at most 2147483647", name, blocks);
   return {.x = uint32_t(blocks)};  // at least 1: an empty grid cannot be launched
 }

@@ -4,8 +4,8 @@
 
 namespace heddle::kernels {
 
-// The same as PromptAttention, in tiles of up to 128 rows: one block per tile and query head. Two warp groups compute
-// 64 rows each, while the warps of a third bring K and V to shared memory.
+// The same as PromptAttention, in tiles of up to 128 rows: one block per tile, query head and part of its values. Two
+// warp groups compute 64 rows each, while the warps of a third bring K and V to shared memory.
 struct WgmmaAttention {
   static constexpr std::string_view name = "wgmma_attention",
                                     summary = "attention of many tokens per sequence by warp groups",
@@ -26,7 +26,7 @@ struct WgmmaAttention {
     using S = WgmmaAttention;
     using F = Field<S>;
     return std::tuple(
-        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256})},
+        F{"head_dim", &S::head_dim, one_of({64, 80, 96, 112, 128, 160, 192, 256, 512})},
         F{"value_dim", &S::value_dim, range(0, 256, 16)},
         F{"positions", &S::positions, one_of({32, 64, 96, 128, 160, 192})}, F{"stages", &S::stages, range(2, 4)},
         F{"kv", &S::kv, kv_types()}, F{"window", &S::window, yes_or_no()}, F{"softcap", &S::softcap, yes_or_no()},
@@ -35,10 +35,13 @@ struct WgmmaAttention {
   }
 
   uint32_t values() const { return value_dim ? value_dim : head_dim; }
+  // Blocks that share a head's values, as in PromptAttention.
+  uint32_t value_parts() const { return values() > 256 ? 2 : 1; }
+  uint32_t part_values() const { return values() / value_parts(); }
   // Rows lie in panels of 64 values, 128 bytes: what a swizzle of 128 bytes wants.
   static uint32_t panels(uint32_t dim) { return (dim + 63) / 64; }
   uint32_t key_bytes() const { return panels(head_dim) * positions * 128; }  // of a stage
-  uint32_t value_bytes() const { return panels(values()) * positions * 128; }
+  uint32_t value_bytes() const { return panels(part_values()) * positions * 128; }
   uint32_t shared_bytes() const {
     return panels(head_dim) * queries * 128 + stages * (key_bytes() + value_bytes() + 32);
   }

@@ -182,6 +182,50 @@ void add_cluster_q8(std::vector<Case>& cases) {
   add({.splits = 2}, {.lengths = {150, 0, 7}, .window = 50, .softcap = 20, .q_size = 8});
 }
 
+// Heads whose values are shared by two warps.
+void add_long_heads(Sweep sweep, std::vector<Case>& cases) {
+  using namespace kernels;
+  auto add = [&](const ClusterAttention& spec, AttentionShape shape, uint32_t clusters = 0) {
+    shape.head_dim = 512;
+    cases.push_back(cluster(spec, shape, clusters));
+  };
+  for (uint32_t kv : {kv_f16, kv_q8}) {
+    ClusterAttention spec{
+        .head_dim = 512, .kv = kv, .layout = kv_paged, .splits = 2, .rows = 4, .stages = 2, .warps = 4, .chained = 1};
+    for (uint32_t clusters : {0u, 2u}) {
+      add(spec, {.heads = 16, .kv_heads = 2, .lengths = {100, 0, 17, 1}}, clusters);
+      add(spec, {.heads = 5, .lengths = {150, 33}, .window = 40, .softcap = 20, .sinks = true}, clusters);
+    }
+    spec.out_apart = 64;
+    add(spec, {.heads = 8, .lengths = {60, 0, 3}});
+    spec.out_apart = 0;
+    for (uint32_t splits : {1u, 4u, 16u})
+      for (uint32_t length : {1u, 16u, 33u, 129u}) {
+        spec.splits = splits;
+        spec.rows = splits == 4 ? 4 : 2;
+        spec.warps = spec.rows == 4 ? 4 : 2;
+        spec.chained = length % 2;
+        add(spec, {.heads = 3, .lengths = {length}});
+      }
+    ClusterAttention async{.head_dim = 512, .kv = kv, .layout = kv_paged, .splits = 1, .rows = 2, .stages = 2};
+    async.warps = 2;
+    async.copies = copies_async;
+    for (uint32_t clusters : {0u, 2u}) add(async, {.heads = 6, .lengths = {100, 0, 1}, .window = 50}, clusters);
+    async.mapped = 1;
+    add(async, {.heads = 4, .kv_heads = 2, .lengths = {5, 6, 40}, .page_size = 32, .sequence_of = {1, 1, 0}});
+    if (sweep != Sweep::full) continue;
+    for (uint32_t sequences : {1u, 5u, 64u})
+      for (uint32_t length : {100u, 5000u}) {
+        auto [choice, clusters] = cluster_choice(512, 2, sequences, length, 132);
+        if (kv == kv_q8) choice = as_q8(choice);
+        choice.layout = kv_paged;
+        choice.chained = 1;
+        add(choice, {.heads = 16, .kv_heads = 2, .lengths = std::vector(sequences, length), .page_size = 32},
+            choice.merge ? clusters : 0);
+      }
+  }
+}
+
 // Streams of these lengths in one launch.
 Bench cluster_streams(ClusterAttention spec, uint32_t clusters, const std::vector<int32_t>& lengths,
                       std::string shape) {
@@ -427,6 +471,7 @@ void add_cluster_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   for (uint32_t dim : attention_head_dims)
     add({.splits = 4, .rows = 4, .warps = 2}, {.head_dim = dim, .heads = 3, .lengths = {200}}, 2);
   add_cluster_q8(cases);
+  add_long_heads(sweep, cases);
   // prompts and single tokens in one launch, as where a result must not depend on what else runs
   for (uint32_t kv : {kv_f16, kv_q8})
     for (uint32_t fresh : {0u, 1u})

@@ -30,7 +30,7 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(small, {.pieces = {{5, 40}, {0, 3}}, .whole = true});
   if (sweep == Sweep::quick) return;
 
-  for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+  for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u, 512u})
     for (uint32_t exact : {0u, 1u}) {
       add({.head_dim = dim, .queries = 32, .positions = 32, .exact_q = exact}, {.heads = 3, .pieces = {{9, 50}}});
       add({.head_dim = dim, .queries = 16, .positions = 16, .stages = 3, .exact_q = exact, .chained = exact},
@@ -64,7 +64,7 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
       if (positions >= queries / 4)
         add({.head_dim = 64, .queries = queries, .positions = positions},
             {.heads = 1, .pieces = {{150, 140}}, .whole = queries != positions});
-  for (uint32_t dim : {64u, 96u, 128u, 160u, 192u, 256u})
+  for (uint32_t dim : {64u, 96u, 128u, 160u, 192u, 256u, 512u})
     for (uint32_t exact : {0u, 1u})
       add({.head_dim = dim, .queries = 32, .positions = 32, .exact_q = exact, .kv = kernels::kv_q8, .chained = exact},
           {.heads = 3, .pieces = {{9, 50}, {0, 1}}, .page_size = 16 + dim / 64 * 16});
@@ -113,7 +113,7 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
         spec.chained = splits > 2;
         add(spec, {.heads = 2, .pieces = {{before, 17}, {3, 40}, {9, 0}}, .window = before == 40 ? 50u : 0u});
       }
-  for (uint32_t dim : {64u, 128u, 256u}) {
+  for (uint32_t dim : {64u, 128u, 256u, 512u}) {
     PromptAttention spec = kernels::prompt_choice(dim, 64, 0);
     spec.splits = 4;
     spec.kv = dim == 256 ? kernels::kv_q8 : kernels::kv_f16;
@@ -131,12 +131,12 @@ void add_prompt_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(empty, {.pieces = {}});
   add(small, {.pieces = {}});
   add(small, {.pieces = {{4, 0}}});
-  for (uint32_t dim : {64u, 128u, 256u})
+  for (uint32_t dim : {64u, 128u, 256u, 512u})
     for (uint32_t rows : {1u, 20u, 100u})
       add(kernels::prompt_choice(dim, rows, 0), {.heads = 1, .pieces = {{77, rows}}, .page_size = 64, .whole = true});
   if (sweep == Sweep::normal) return;
 
-  for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u}) {
+  for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u, 512u}) {
     add(kernels::prompt_choice(dim, 700, 0),
         {.heads = 8, .kv_heads = 2, .pieces = {{300, 700}, {0, 129}}, .page_size = 64});
     add(kernels::prompt_choice(dim, 700, 0),
@@ -169,7 +169,7 @@ void add_prompt_attention_benches(std::vector<Bench>& all) {
     for (uint32_t length : {512u, 2048u, 8192u}) add(128, length, length, exact_q);
     add(128, 8192, 512, exact_q);
   }
-  for (uint32_t dim : {64u, 80u, 256u}) add(dim, 4096, 4096, 0);
+  for (uint32_t dim : {64u, 80u, 256u, 512u}) add(dim, 4096, 4096, 0);
 }
 
 }  // namespace heddle::proof

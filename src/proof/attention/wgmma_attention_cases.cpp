@@ -34,6 +34,15 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
     q8.kv = kernels::kv_q8;
     add(q8, {.heads = 1, .pieces = {{9, 150}, {0, 1}}, .page_size = 16 + dim / 64 * 16});
   }
+  // two blocks share the values
+  for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
+    WgmmaAttention spec = kernels::wgmma_choice(512);
+    spec.kv = kv;
+    add(spec, {.heads = 3, .pieces = {{9, 150}, {0, 1}}, .page_size = 48});
+    spec.chained = 1;
+    add(spec, {.heads = 2, .kv_heads = 2, .pieces = {{20, 19}}, .whole = kv == kernels::kv_f16});
+    add(spec, {.heads = 1, .pieces = {{70, 40}}, .window = 37, .softcap = 20, .size = 5});
+  }
   // values of another size than keys
   for (const auto& [dim, values] : {std::pair{192u, 128u}, {192u, 16u}, {64u, 256u}, {80u, 48u}, {128u, 144u}})
     for (uint32_t kv_heads : {1u, 3u})
@@ -86,7 +95,7 @@ void add_wgmma_attention_cases(Sweep sweep, std::vector<Case>& cases) {
   add(small, {.pieces = {{4, 0}}});
   if (sweep == Sweep::normal) return;
 
-  for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+  for (uint32_t dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u, 512u})
     for (uint32_t kv : {kernels::kv_f16, kernels::kv_q8}) {
       if (kv == kernels::kv_q8 && dim % 32) continue;
       WgmmaAttention spec = kernels::wgmma_choice(dim);
@@ -114,7 +123,7 @@ void add_wgmma_attention_benches(std::vector<Bench>& all) {
   q8.kv = kernels::kv_q8;
   add(q8, 8192, 8192);
   add(kernels::wgmma_choice(128), 8192, 512);
-  for (uint32_t dim : {64u, 80u, 192u, 256u}) add(kernels::wgmma_choice(dim), 4096, 4096);
+  for (uint32_t dim : {64u, 80u, 192u, 256u, 512u}) add(kernels::wgmma_choice(dim), 4096, 4096);
   add(kernels::wgmma_choice(192, 128), 4096, 4096);  // of DeepSeek's prompts
 }
 

@@ -154,7 +154,7 @@ TEST(ClusterAttention, FetchesAllButTheNewPositionEarly) {
 }
 
 TEST(ClusterAttention, TheChoiceFillsTheGpu) {
-  for (uint32_t head_dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u})
+  for (uint32_t head_dim : {64u, 80u, 96u, 112u, 128u, 160u, 192u, 256u, 512u})
     for (uint32_t kv_heads : {1u, 2u, 8u, 32u})
       for (uint32_t sequences : {0u, 1u, 4u, 100u})
         for (uint32_t length : {0u, 512u, 5000u, 100000u}) {
@@ -169,10 +169,15 @@ TEST(ClusterAttention, TheChoiceFillsTheGpu) {
 
 TEST(ClusterAttention, TheChoiceFitsSmallerGpus) {
   for (const SmallGpu& gpu : small_gpus())
-    for (uint32_t head_dim : {64u, 96u, 128u, 256u})
+    for (uint32_t head_dim : {64u, 96u, 128u, 256u, 512u})
       for (uint32_t sequences : {1u, 40u})
         for (uint32_t length : {1u, 512u, 100000u})
           for (bool steady : {false, true}) {
+            if (!cluster_fits_heads(head_dim, gpu.limits)) {
+              EXPECT_EQ(head_dim, 512u);
+              EXPECT_THROW(steady_cluster_choice(head_dim, gpu.limits), Error);
+              continue;
+            }
             const auto [f16, clusters] = steady ? steady_cluster_choice(head_dim, gpu.limits)
                                                 : cluster_choice(head_dim, 8, sequences, length, 40, gpu.limits);
             for (ClusterAttention spec : {f16, as_q8(f16)}) {
@@ -213,8 +218,9 @@ TEST(ClusterAttention, GroupsAssembleWithoutSpills) {
   gpus.push_back({"sm_90a", {}});
   for (const auto& [target, limits] : gpus) {
     std::vector<ClusterAttention> specs;
-    for (uint32_t size : {64u, 128u})
+    for (uint32_t size : {64u, 128u, 512u})
       for (uint32_t length : {100u, 6000u}) {
+        if (!cluster_fits_heads(size, limits)) continue;
         ClusterAttention spec = cluster_choice(size, 16, 1, length, 132, limits).spec;
         spec.layout = kv_paged;
         spec.grouped = 1;

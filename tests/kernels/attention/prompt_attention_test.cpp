@@ -78,7 +78,7 @@ TEST(PromptAttention, ChoosesWhatFits) {
 TEST(PromptAttention, ChoicesAssembleWithoutSpills) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   std::vector<PromptAttention> sm_80, sm_90a;
-  for (uint32_t dim : {64u, 128u, 256u})
+  for (uint32_t dim : {64u, 128u, 256u, 512u})
     for (uint32_t more : {0u, 1u}) {
       PromptAttention spec = prompt_choice(dim, 512, more);
       spec.window = spec.softcap = more;

@@ -36,7 +36,8 @@ TEST(WgmmaAttention, RefusesWithTheFieldAndWhatItMustBe) {
 }
 
 TEST(WgmmaAttention, TakesAsManyPositionsAsFit) {
-  const std::pair<uint32_t, uint32_t> sizes[] = {{64, 128}, {80, 128}, {128, 128}, {160, 96}, {192, 96}, {256, 64}};
+  const std::pair<uint32_t, uint32_t> sizes[] = {{64, 128}, {80, 128}, {128, 128}, {160, 96},
+                                                 {192, 96}, {256, 64}, {512, 32}};
   for (const auto& [dim, positions] : sizes) {
     EXPECT_EQ(wgmma_choice(dim).positions, positions) << dim;
     EXPECT_EQ(wgmma_choice(dim, dim), wgmma_choice(dim));
@@ -48,7 +49,7 @@ TEST(WgmmaAttention, TakesAsManyPositionsAsFit) {
 TEST(WgmmaAttention, ChoicesAssembleWithoutSpillsOrSerialisation) {
   if (!ptxas_found()) GTEST_SKIP() << "ptxas is not on PATH";
   std::vector<WgmmaAttention> specs;
-  for (uint32_t dim : {64u, 80u, 128u, 160u, 192u, 256u}) {
+  for (uint32_t dim : {64u, 80u, 128u, 160u, 192u, 256u, 512u}) {
     WgmmaAttention spec = wgmma_choice(dim);
     spec.chained = 1;
     specs.push_back(spec);
