@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "gpu/forward.h"
+#include "kernels/layer/norm.h"
 #include "kernels/mixture/group_rows.h"
 #include "kernels/mixture/router.h"
 #include "kernels/product/mma_product.h"
@@ -126,6 +127,16 @@ void Forward::add(const DeviceMixture& m, float scale) {
   finish_mixture(m, scale);
 }
 
+namespace {
+
+// Whether norm_sum does all that follows the sum over the experts.
+bool can_sum_norms(const DeviceMixture& m) {
+  const auto rms = [](const DeviceNorm& norm) { return norm.kind == model::Norm::Kind::rms && norm.bias.empty(); };
+  return m.shared && !m.shared_gated && rms(m.experts_norm) && rms(m.shared->output_norm) && rms(m.output_norm);
+}
+
+}  // namespace
+
 // After the sum over the experts.
 void Forward::finish_mixture(const DeviceMixture& m, float scale) {
   const uint64_t h = r_.work.h.address(), result = r_.work.result.address(), shared = r_.work.shared.address();
@@ -140,6 +151,23 @@ void Forward::finish_mixture(const DeviceMixture& m, float scale) {
                   .stride = r_.sizes.width,
                   .scale = to_result ? 1 : scale},
                  rows_);
+  }
+  if (can_sum_norms(m)) {
+    const DeviceNorm &of_experts = m.experts_norm, &of_shared = m.shared->output_norm;
+    return r_.recorder.launch(kernels::NormSum{.after = after_ != 1},
+                              {.h = {h},
+                               .a = {result},
+                               .b = {shared},
+                               .a_weight = {of_experts.device_weight.address()},
+                               .b_weight = {of_shared.device_weight.address()},
+                               .weight = {m.output_norm.device_weight.address()},
+                               .rows = rows_.count,
+                               .cols = r_.model.width,
+                               .a_epsilon = of_experts.epsilon,
+                               .b_epsilon = of_shared.epsilon,
+                               .epsilon = m.output_norm.epsilon,
+                               .scale = scale,
+                               .after = after_});
   }
   if (apart) {
     if (m.experts_norm) norm_rows(r_, m.experts_norm, result, result, rows_.count);

@@ -110,6 +110,42 @@ Grid NormAdd::grid(const Args& args) const {
   return {.x = args.rows ? args.rows : 1};
 }
 
+Kernel NormSum::build() const {
+  check_fields(*this);
+  Builder<Args> k(std::string(name), threads);
+  chain_start(k, chained);
+  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
+  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
+  k.when(row < k.arg(&Args::rows), [&] {
+    const U64 start = mul_wide(row, cols);
+    const auto h = k.arg(&Args::h) + start, a = k.arg(&Args::a) + start, b = k.arg(&Args::b) + start;
+    auto each = [&](auto&& f) { k.loop(k.thread(), cols, threads, f); };
+    auto norm_of_row = [&](F32 epsilon, auto&& value) {
+      return row_norm(
+          k, norm_rms, cols, epsilon, [&](auto&& f) { each([&](U32 i) { f(value(i)); }); },
+          [&](F32 v) { return block_sum(k, v); });
+    };
+    const RowNorm of_a = norm_of_row(k.arg(&Args::a_epsilon), [&](U32 i) { return load(a + i); });
+    const RowNorm of_b = norm_of_row(k.arg(&Args::b_epsilon), [&](U32 i) { return load(b + i); });
+    auto both = [&](U32 i) {
+      const F32 second = of_b.of(load(b + i)) * load(k.arg(&Args::b_weight) + i, {.nc = true});
+      return fma(of_a.of(load(a + i)), load(k.arg(&Args::a_weight) + i, {.nc = true}), second);
+    };
+    const RowNorm of_both = norm_of_row(k.arg(&Args::epsilon), both);
+    each([&](U32 i) {
+      const F32 v = of_both.of(both(i)) * load(k.arg(&Args::weight) + i, {.nc = true});
+      const F32 sum = fma(v, k.arg(&Args::scale), load(h + i));
+      store(h + i, after ? sum * k.arg(&Args::after) : sum);
+    });
+  });
+  return k.finish();
+}
+
+Grid NormSum::grid(const Args& args) const {
+  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
+  return {.x = args.rows ? args.rows : 1};
+}
+
 Kernel MatchLength::build() const {
   check_fields(*this);
   Builder<Args> k(std::string(name), threads);
@@ -142,6 +178,7 @@ void add_norm_kernels(std::vector<Entry>& all) {
   all.push_back(entry<RmsNorm>());
   all.push_back(entry<LayerNorm>());
   all.push_back(entry<NormAdd>());
+  all.push_back(entry<NormSum>());
   all.push_back(entry<MatchLength>());
 }
 

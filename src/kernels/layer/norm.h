@@ -134,6 +134,33 @@ struct NormAdd {
   ptx::Grid grid(const Args& args) const;
 };
 
+// h += scale * norm(norm(a) + norm(b)), and with `after` the sum is multiplied. The norms are RMSNorms, each with a
+// weight of its own. One block per row.
+struct NormSum {
+  static constexpr std::string_view name = "norm_sum", summary = "h += scale * norm(norm(a) + norm(b)), rows of f32",
+                                    lowest_target = "sm_75";
+  struct Args {
+    ptx::DevicePtr<float> h, a, b;                     // (rows, cols)
+    ptx::DevicePtr<float> a_weight, b_weight, weight;  // (cols)
+    uint32_t rows, cols;
+    float a_epsilon, b_epsilon, epsilon;
+    float scale = 1;
+    float after = 1;  // the factor of `after`
+  };
+  uint32_t threads = 256;
+  uint32_t after = 0;
+  uint32_t chained = 0;
+  auto operator<=>(const NormSum&) const = default;
+  static auto fields() {
+    using F = Field<NormSum>;
+    return std::tuple(F{"threads", &NormSum::threads, range(32, 1024, 32)}, F{"after", &NormSum::after, yes_or_no()},
+                      F{"chained", &NormSum::chained, yes_or_no()});
+  }
+
+  ptx::Kernel build() const;
+  ptx::Grid grid(const Args& args) const;
+};
+
 // y = p * |x| / |p|: rows of p, made as long as those of x. The mean square of p counts as `least` where it is less.
 // One block per row. y may be p.
 struct MatchLength {

@@ -1,4 +1,4 @@
-// Cases of rms_norm, layer_norm, norm_add and match_length, and the timing of the first two.
+// Cases of rms_norm, layer_norm, norm_add, norm_sum and match_length, and the timing of the first two.
 #include "kernels/layer/norm.h"
 #include "proof/bench.h"
 
@@ -153,6 +153,68 @@ void add_norm_add_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(norm_add({.norm = norm, .bias = 1, .chained = 1}, 3000, 5120, 3));
 }
 
+using kernels::NormSum;
+
+// The second row of b is zeros.
+Case norm_sum(NormSum spec, uint32_t rows, uint32_t cols, float scale) {
+  auto run = [=](Machine& m, Random& random, Check& check) {
+    const std::vector<float> h = random.normals(size_t(rows) * cols), a = random.normals(h.size(), 5),
+                             a_weight = random.normals(cols), b_weight = random.normals(cols),
+                             weight = random.normals(cols);
+    std::vector<float> b = random.normals(h.size(), 0.1f);
+    for (size_t i = 0; i < b.size(); ++i)
+      if (i / cols == 1) b[i] = 0;
+    const float after = 0.7f;
+    const NormSum::Args args{.h = m.put(h),
+                             .a = m.put(a),
+                             .b = m.put(b),
+                             .a_weight = m.put(a_weight),
+                             .b_weight = m.put(b_weight),
+                             .weight = m.put(weight),
+                             .rows = rows,
+                             .cols = cols,
+                             .a_epsilon = 1e-5f,
+                             .b_epsilon = 1e-4f,
+                             .epsilon = 1e-3f,
+                             .scale = scale,
+                             .after = after};
+    m.launch(spec, args);
+    auto factor = [&](auto&& value, double epsilon) {
+      double squares = 0;
+      for (uint32_t c = 0; c < cols; ++c) squares += value(c) * value(c);
+      return 1 / std::sqrt(squares / cols + epsilon);
+    };
+    std::vector<double> want, sizes;
+    for (size_t r = 0; r < rows; ++r) {
+      const float *of_a = a.data() + r * cols, *of_b = b.data() + r * cols;
+      const double a_factor = factor([&](uint32_t c) { return double(of_a[c]); }, double(1e-5f));
+      const double b_factor = factor([&](uint32_t c) { return double(of_b[c]); }, double(1e-4f));
+      auto first = [&](uint32_t c) { return of_a[c] * a_factor * a_weight[c]; };
+      auto second = [&](uint32_t c) { return of_b[c] * b_factor * b_weight[c]; };
+      const double both = factor([&](uint32_t c) { return first(c) + second(c); }, double(1e-3f));
+      const double times = spec.after ? after : 1.0;
+      for (uint32_t c = 0; c < cols; ++c) {
+        const double before = h[r * cols + c], by = both * weight[c] * scale;
+        want.push_back((before + (first(c) + second(c)) * by) * times);
+        sizes.push_back((std::abs(before) + (std::abs(first(c)) + std::abs(second(c))) * std::abs(by)) * times);
+      }
+    }
+    // of two sums after one another half the error each, with part, epsilon, root and products
+    check.near("h", m.get(args.h, h.size()), want, sizes, (additions(spec, cols) + 24) * 0x1p-24);
+  };
+  return {"norm_sum", fmt::format("{} rows={} cols={} scale={}", field_text(spec), rows, cols, scale), target_of(spec),
+          run};
+}
+
+void add_norm_sum_cases(Sweep sweep, std::vector<Case>& cases) {
+  cases.push_back(norm_sum({}, 3, 1000, 1));
+  if (sweep == Sweep::quick) return;
+  for (uint32_t cols : {1u, 63u, 129u}) cases.push_back(norm_sum({.threads = 64, .after = cols % 2}, 4, cols, 0.3f));
+  cases.push_back(norm_sum({.threads = 1024, .after = 1, .chained = 1}, 3, 2816, 1));
+  cases.push_back(norm_sum({}, 0, 64, 1));
+  if (sweep == Sweep::full) cases.push_back(norm_sum({.after = 1, .chained = 1}, 3000, 2816, 1));
+}
+
 using kernels::MatchLength;
 
 // The second row of p is so short that `least` counts, and the third of x is zeros. in_place: y is p.
@@ -201,6 +263,7 @@ void add_match_length_cases(Sweep sweep, std::vector<Case>& cases) {
 
 void add_norm_cases(Sweep sweep, std::vector<Case>& cases) {
   add_norm_add_cases(sweep, cases);
+  add_norm_sum_cases(sweep, cases);
   add_match_length_cases(sweep, cases);
   cases.push_back(rms_norm({.threads = 256, .vec = 4}, 3, 4096));
   cases.push_back(layer_norm({.threads = 256, .vec = 4}, 3, 1024, 1));

@@ -104,6 +104,11 @@ TEST(NormAdd, RefusesEmptyRows) {
   EXPECT_EQ(NormAdd{}.grid({.h = {}, .y = {}, .weight = {}, .bias = {}, .rows = 0, .cols = 8}).x, 1u);
 }
 
+TEST(NormSum, RefusesEmptyRows) {
+  EXPECT_EQ(refusal(NormSum{}, {.rows = 2, .cols = 0, .a_epsilon = 0, .b_epsilon = 0, .epsilon = 0}),
+            "norm_sum: rows of 0 columns");
+}
+
 TEST(MatchLength, RefusesEmptyRowsAndNoLength) {
   EXPECT_EQ(refusal(MatchLength{}, {.y = {}, .p = {}, .x = {}, .rows = 2, .cols = 0, .least = 1}),
             "match_length: rows of 0 columns");
