@@ -136,7 +136,11 @@ void Gpu::check_batch(const Batch& batch) const {
     check(batch.positions[i] / limits_.block_tokens < batch.blocks.at(batch.sequences[i]).size(),
           "a block for every position");
   check(!sizes_.windows || batch.window_blocks.size() == batch.blocks.size(), "a block table of windows, if any are");
-  if (sizes_.states) {
+  if (batch.predicts) {
+    check(sizes_.next_head && batch.after.size() == rows && batch.states.empty() && batch.outputs.size() == rows,
+          "a batch that the model can predict");
+    for (uint32_t row : batch.after) check(row < limits_.rows, "rows of the batch before");
+  } else if (sizes_.states) {
     check(batch.slots.size() == batch.blocks.size(), "a slot for every sequence");
     for (uint32_t slot : batch.slots) check(slot < limits_.state_slots, "slots of states");
   }
@@ -152,7 +156,7 @@ void Gpu::begin(const Batch& batch) {
   run_stretch();
   batch_ = &batch;
   if (batch.follows) {
-    check(step_ && launched_ > 0 && !held_, "a batch that can be followed");
+    check(step_ && launched_ > 0 && !held_ && batch.predicts == rows_.predicts, "a batch that can be followed");
     check(launched_ < max_steps_, "a block for every position to come");
     check(launched_ - taken_ < max_steps_in_flight, "room for the result of one more batch");
     ++rows_.longest;
@@ -172,6 +176,7 @@ void Gpu::begin(const Batch& batch) {
       wanted_tops_.push_back(picking ? picking->top : 0);
     }
     send(batch);
+    predicted_ = batch.predicts;
     const bool recurs = options_.graphs && !options_.trace && rows_.each_own && rows_.row_tables && rows_.count > 0 &&
                         rows_.count <= max_logit_rows && batch.states.empty();
     keep_ = recurs && !is_part() && batch.outputs.size() == rows_.count;
@@ -180,6 +185,7 @@ void Gpu::begin(const Batch& batch) {
   key_ = {.rows = rows_.count,
           .length = length_class(rows_.longest),
           .step = step_,
+          .predicts = rows_.predicts,
           .changes_logits = step_ && kind_.changed > 0,
           .logprob = step_ && kind_.logprob,
           .tops = step_ && kind_.tops,

@@ -94,7 +94,7 @@ class Gpu : public model::Backend {
   struct GraphKey {
     uint32_t rows = 0;
     LengthClass length = LengthClass::up_to_short;
-    bool step = false;
+    bool step = false, predicts = false;
     bool changes_logits = false, logprob = false, tops = false;  // of steps only, which pick in the graph
     bool masked = false;                                         // of steps only, which pick after it
     std::vector<Verb> verbs{};                                   // of parts only
@@ -150,6 +150,7 @@ class Gpu : public model::Backend {
   void send_turns(bool long_text);       // what attentions rotate by, if the batch before had others
   bool is_step(const model::Batch& batch, const Rows& rows) const;
   void send_runs(const model::Batch& batch, Rows& rows);
+  void copy_results(const model::Batch& batch);
   void send_text_lengths(const model::Batch& batch, std::span<const kernels::PromptTile> tiles);
   // Sends the block tables that changed: up to the last position of the batch, or whole.
   void send_tables(const model::Batch& batch, const Rows& rows, bool whole);
@@ -205,6 +206,7 @@ class Gpu : public model::Backend {
   PickKind kind_;
   std::vector<uint32_t> wanted_states_;
   bool step_ = false;                                 // the batch is a step
+  bool predicted_ = false;                            // the last batch did, with what is in work.before
   bool long_text_ = false;                            // what attentions rotate by now
   std::optional<OutputRange> held_;                   // outputs with logits, which are picked from when the masks come
   std::span<const std::span<const uint32_t>> masks_;  // that were not sent yet

@@ -39,23 +39,24 @@ Input Forward::residual(const DeviceNorm& norm, uint32_t first_row) const {
 
 void Forward::embed() {
   r_.recorder.set_phase("embed");
-  auto look_up = [&](const Weights& table, uint64_t ids, float scale, bool add) {
-    r_.recorder.launch(
-        kernels::Embedding{.format = uint32_t(table.shape.format), .tile_cols = table.shape.tile_cols, .add = add},
-        {.y = {r_.work.h.address()},
-         .table = {table.address()},
-         .ids = {ids},
-         .tokens = rows_.count,
-         .cols = r_.model.width,
-         .vocabulary = table.shape.rows,
-         .scale = scale});
-  };
-  look_up(r_.weights.embedding, r_.work.tokens.address(), r_.model.embedding_scale, false);
-  if (r_.weights.positions) look_up(r_.weights.positions, r_.work.positions.address(), 1, true);
-  if (r_.weights.token_types) look_up(r_.weights.token_types, r_.work.types.address(), 1, true);
   const uint64_t h = r_.work.h.address();
+  look_up(r_.weights.embedding, r_.work.tokens.address(), r_.model.embedding_scale, h, false);
+  if (r_.weights.positions) look_up(r_.weights.positions, r_.work.positions.address(), 1, h, true);
+  if (r_.weights.token_types) look_up(r_.weights.token_types, r_.work.types.address(), 1, h, true);
   if (r_.weights.embedding_norm) norm_rows(r_, r_.weights.embedding_norm, h, h, rows_.count);
   if (r_.weights.token_inputs) find_token_inputs(*r_.weights.token_inputs);
+}
+
+void Forward::look_up(const Weights& table, uint64_t ids, float scale, uint64_t y, bool add) {
+  r_.recorder.launch(
+      kernels::Embedding{.format = uint32_t(table.shape.format), .tile_cols = table.shape.tile_cols, .add = add},
+      {.y = {y},
+       .table = {table.address()},
+       .ids = {ids},
+       .tokens = rows_.count,
+       .cols = r_.model.width,
+       .vocabulary = table.shape.rows,
+       .scale = scale});
 }
 
 namespace {
@@ -83,15 +84,18 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
   if (next->layer != at.layer && r_.model.layers[at.layer].output_scale != 1) return {};
   const auto begins =
       model::Overloaded{[](const DeviceMixture&) { return false; }, [](const DeviceAltup&) { return false; },
+                        [](const DeviceNextHead&) { return false; },
                         [](const auto& sublayer) {
                           return !sublayer.output_norm && !sublayer.residual_norm && !reaches_others(sublayer);
                         }};
   if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
   using Forms = std::optional<Path::Forms>;
-  const auto ends = model::Overloaded{
-      [](const DeviceMixture&) -> Forms { return {}; }, [](const DeviceRecurrence&) -> Forms { return {}; },
-      [](const DeviceShortConvolution&) -> Forms { return {}; }, [](const DeviceAltup&) -> Forms { return {}; },
-      [&](const auto& sublayer) { return path_->late_forms(sublayer, rows_); }};
+  const auto ends = model::Overloaded{[](const DeviceMixture&) -> Forms { return {}; },
+                                      [](const DeviceRecurrence&) -> Forms { return {}; },
+                                      [](const DeviceShortConvolution&) -> Forms { return {}; },
+                                      [](const DeviceAltup&) -> Forms { return {}; },
+                                      [](const DeviceNextHead&) -> Forms { return {}; },
+                                      [&](const auto& sublayer) { return path_->late_forms(sublayer, rows_); }};
   return std::visit(ends, r_.weights.layers[next->layer].sublayers[next->sublayer]);
 }
 
@@ -212,9 +216,18 @@ void Forward::add(const DeviceFeedForward& f, float scale) {
 // The states go to work.result: the layers no longer need it, and the head, which still reads the residual stream, does
 // not use it.
 void Forward::keep_states() {
-  if (!r_.weights.norm) return;  // they are the residual stream
+  if (!r_.weights.norm || r_.weights.next_head()) return;  // they are the residual stream, or there already
   r_.recorder.set_phase("states");
   norm_rows(r_, r_.weights.norm, r_.work.result.address(), r_.work.h.address(), rows_.count);
+}
+
+Input Forward::last_rows(uint32_t first_row) {
+  const DeviceNextHead* next = r_.weights.next_head();
+  if (!next) return residual(r_.weights.norm, first_row);
+  // the result of a head is what it reads with the next token
+  if (rows_.predicts) norm_rows(r_, next->norm, r_.work.before.address(), r_.work.h.address(), rows_.count);
+  const cuda::Buffer& rows = rows_.predicts ? r_.work.before : r_.work.results;
+  return {.address = rows.address() + uint64_t(first_row) * r_.sizes.width * 4, .stride = r_.sizes.width};
 }
 
 void Forward::logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row) {
@@ -222,7 +235,7 @@ void Forward::logits(uint32_t first, uint32_t count, std::optional<uint32_t> fro
   const uint32_t vocabulary = r_.model.vocabulary;
   const Weights& w = r_.weights.output;
   const Output out{.y = r_.work.logits.address(), .stride = vocabulary, .scale = r_.model.logit_scale};
-  Input in = residual(r_.weights.norm, from_row.value_or(0));
+  Input in = last_rows(from_row.value_or(0));
   if (!from_row) in.list = r_.work.outputs.address() + first * 4ull;
   Products& products = from_row ? paths_.products(count) : paths_.gathering_products(count);
   products.product(w, nullptr, in, out, {.count = count});

@@ -17,7 +17,7 @@ class Forward {
   void embed();
   void compute(uint32_t layer, uint32_t sublayer);
   void add(uint32_t layer, uint32_t sublayer);
-  void keep_states();  // of all rows, to work.result
+  void keep_states();  // of all rows, to work.result, or with a NextHead to work.results
   // The logits of `count` outputs, to work.logits: of the rows from `from_row` on, or of those that work.outputs names
   // from `first` on.
   void logits(uint32_t first, uint32_t count, std::optional<uint32_t> from_row);
@@ -49,12 +49,14 @@ class Forward {
   void compute(const DeviceRecurrence& r);
   void compute(const DeviceShortConvolution& c);
   void compute(const DeviceAltup& a);
+  void compute(const DeviceNextHead& h);
   void add(const DeviceAttention& a, float scale);
   void add(const DeviceFeedForward& f, float scale);
   void add(const DeviceMixture& m, float scale);
   void add(const DeviceRecurrence& r, float scale);
   void add(const DeviceShortConvolution& c, float scale);
   void add(const DeviceAltup& a, float scale);
+  void add(const DeviceNextHead& h, float scale);
 
   // Beside the residual stream (streams.cpp).
   void find_token_inputs(const DeviceTokenInputs& inputs);
@@ -63,6 +65,9 @@ class Forward {
   uint64_t other_stream(uint32_t i) const;
 
   Input residual(const DeviceNorm& norm, uint32_t first_row = 0) const;  // the residual stream, through a norm
+  Input last_rows(uint32_t first_row);                                   // what the output matrix reads
+  // y = scale * the rows of a table, or with `add` y += that.
+  void look_up(const Weights& table, uint64_t ids, float scale, uint64_t y, bool add);
   void route(const DeviceMixture& m);
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   void add_grouped_experts(const DeviceMixture& m, float scale);
@@ -88,11 +93,12 @@ class Forward {
   struct Convolved {
     uint64_t y, x;
     uint32_t y_stride, x_stride;
-    bool gates;
+    bool silu, gates;
   };
   void convolve(const model::Convolution& c, const DeviceConvolution& weights, uint32_t state, const Convolved& rows);
   template <class Args>
   void set_runs(Args& args) const;
+  uint32_t parts_of_runs() const;
   void recur(const model::Recurrence& m, kernels::Recurrence::Args args);
   void gate_attended(const DeviceAttention& a);
 

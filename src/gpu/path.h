@@ -36,6 +36,7 @@ struct Rows {
   uint32_t longest_run = 1;         // rows of it
   uint32_t chunked_runs = 0;        // of these, from the first on, are divided into chunks
   uint32_t chunks = 0;              // of all of them
+  bool predicts = false;            // model::Batch::predicts
 };
 
 // Everything that a launch is recorded from. All of it lives as long as the backend.

@@ -15,6 +15,11 @@ void Forward::set_runs(Args& args) const {
   args.run_count = rows_.each_own ? rows_.count : rows_.runs;
 }
 
+// Of a convolution.
+uint32_t Forward::parts_of_runs() const {
+  return (rows_.longest_run - 1) / kernels::StateConvolution::rows_of_part + 1;
+}
+
 void Forward::convolve(const model::Convolution& c, const DeviceConvolution& weights, uint32_t state,
                        const Convolved& rows) {
   const StateCache& cache = r_.states[state];
@@ -27,10 +32,13 @@ void Forward::convolve(const model::Convolution& c, const DeviceConvolution& wei
                                        .channels = uint32_t(c.channels()),
                                        .x_stride = rows.x_stride,
                                        .y_stride = rows.y_stride,
-                                       .parts = (rows_.longest_run - 1) / kernels::StateConvolution::rows_of_part + 1};
+                                       .parts = parts_of_runs()};
   set_runs(args);
-  const kernels::StateConvolution spec{
-      .width = c.width, .bias = !c.bias.empty(), .gates = rows.gates, .ahead = rows_.each_own ? 1u : 8u};
+  const kernels::StateConvolution spec{.width = c.width,
+                                       .bias = !c.bias.empty(),
+                                       .silu = rows.silu,
+                                       .gates = rows.gates,
+                                       .ahead = rows_.each_own ? 1u : 8u};
   r_.recorder.launch(spec, args);
 }
 
@@ -46,6 +54,7 @@ void Forward::compute(const DeviceRecurrence& r) {
             .x = mixed,
             .y_stride = r_.sizes.convolved,
             .x_stride = stride,
+            .silu = true,
             .gates = false});
   const uint64_t gate = mixed + m.mixed.rows * 4, steps = gate + m.gate.rows * 4, betas = steps + m.steps.rows * 4;
   const StateCache& cache = r_.states[r.state];
@@ -117,7 +126,39 @@ void Forward::compute(const DeviceShortConvolution& c) {
             .x = r_.work.mixed.address(),
             .y_stride = r_.sizes.recurred,
             .x_stride = r_.sizes.mixed,
+            .silu = false,
             .gates = true});
+}
+
+// Of a batch that predicts, `before` is set: the rows that come before its own were copied, or its last batch left
+// them.
+void Forward::compute(const DeviceNextHead& h) {
+  r_.recorder.set_phase("next");
+  if (!rows_.predicts) {
+    norm_rows(r_, r_.weights.norm, r_.work.results.address(), r_.work.h.address(), rows_.count);
+    const StateCache& cache = r_.states[h.state];
+    kernels::StateConvolution::Args args{.y = {r_.work.before.address()},
+                                         .x = {r_.work.results.address()},
+                                         .weight = {h.shift.address()},
+                                         .state = {cache.inputs()},
+                                         .slot_stride = cache.input_stride(),
+                                         .channels = r_.model.width,
+                                         .x_stride = r_.sizes.width,
+                                         .y_stride = r_.sizes.width,
+                                         .parts = parts_of_runs()};
+    set_runs(args);
+    r_.recorder.launch(kernels::StateConvolution{.width = 2, .silu = 0, .ahead = rows_.each_own ? 1u : 8u}, args);
+  }
+  look_up(r_.weights.embedding, r_.work.tokens.address(), r_.model.embedding_scale, r_.work.result.address(), false);
+}
+
+void Forward::add(const DeviceNextHead& h, float) {
+  r_.recorder.set_phase("next");
+  const auto rows_of = [&](const cuda::Buffer& rows, const DeviceNorm& norm) -> Input {
+    return {.address = rows.address(), .stride = r_.sizes.width, .norm = &norm};
+  };
+  path_->store(h.token, rows_of(r_.work.result, h.token_norm), r_.work.h.address(), r_.sizes.width, rows_);
+  path_->add_to_residual(h.hidden, rows_of(r_.work.before, h.hidden_norm), h.output_norm, 1, rows_);
 }
 
 void Forward::add(const DeviceRecurrence& r, float scale) {

@@ -54,6 +54,7 @@ class StateCache {
       const auto whole = [](uint64_t values) { return (values + 3) / 4 * 4; };
       if (const auto* c = std::get_if<model::ShortConvolution>(&sublayer))
         inputs = whole(model::state_values(c->convolution));
+      if (const auto* h = std::get_if<model::NextHead>(&sublayer)) inputs = whole(h->join.rows);
       if (const auto* r = std::get_if<model::Recurrence>(&sublayer)) {
         inputs = whole(model::state_values(r->convolution));
         heads = r->values() * kernels::Recurrence{.key = r->key}.padded_key();

@@ -93,7 +93,11 @@ void Gpu::send(const Batch& batch) {
   to.send<uint32_t>(stream_, w.outputs.address(), batch.outputs);
   to.send<kernels::PromptTile>(stream_, w.tiles.address(), tiles);
   if (both_directions_) send_text_lengths(batch, tiles);
-  if (sizes_.states) send_runs(batch, rows);
+  rows.predicts = batch.predicts;
+  if (batch.predicts)
+    copy_results(batch);
+  else if (sizes_.states)
+    send_runs(batch, rows);
   send_tables(batch, rows, step_);
   rows_ = rows;
   if (step_) {
@@ -105,9 +109,25 @@ void Gpu::send(const Batch& batch) {
       max_steps_ = std::min(max_steps_, room - batch.positions[i]);
     }
     // no tiles: the positions in the tiles on the device do not advance from step to step
-    rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest};
+    rows_ = {.count = count, .each_own = true, .row_tables = true, .longest = rows.longest, .predicts = batch.predicts};
   }
   to.end(stream_);
+}
+
+// To work.before, the results of the batch before that the rows of this one begin with. A batch that predicts has left
+// its own there: they move down, the first one first.
+void Gpu::copy_results(const Batch& batch) {
+  check(std::is_sorted(batch.after.begin(), batch.after.end()), "rows in the order of the batch before");
+  const cuda::Buffer& from = predicted_ ? work_->before : work_->results;
+  const uint64_t bytes = sizes_.width * 4ull;
+  for (size_t i = 0, count; i < batch.after.size(); i += count) {
+    // rows that follow one another in one copy, unless they move by less than their number
+    for (count = 1; i + count < batch.after.size() && batch.after[i + count] == batch.after[i] + count; ++count)
+      if (predicted_ && batch.after[i] != i) break;
+    if (predicted_ && batch.after[i] == i) continue;
+    cuda::copy_device(stream_, work_->before.address() + i * bytes, from.address() + batch.after[i] * bytes,
+                      count * bytes);
+  }
 }
 
 // The rows of each sequence, which follow each other; first those of sequences that are divided into chunks.
@@ -312,7 +332,7 @@ void Gpu::read_states() {
     const uint64_t row = wanted_states_[first];
     for (count = 1; count < at_once && first + count < wanted_states_.size(); ++count)
       if (wanted_states_[first + count] != row + count) break;
-    const cuda::Buffer& states = weights_.norm ? work_->result : work_->h;
+    const cuda::Buffer& states = weights_.next_head() ? work_->results : weights_.norm ? work_->result : work_->h;
     cuda::read_device(stream_, fetched_.data(), states.address() + row * row_bytes, count * row_bytes);
     stream_.synchronize();
     std::memcpy(states_.data() + first * model_.width, fetched_.data(), count * row_bytes);

@@ -131,9 +131,14 @@ void upload(DeviceModel& model, Library& library, cuda::Stream& stream, const Up
         if (!r->model->gated_norm.weight.empty()) r->gated_norm = up.vector(r->model->gated_norm.weight);
       } else if (auto* c = std::get_if<DeviceShortConvolution>(&sublayer)) {
         up.convolution(c->model->convolution, c->convolution);
+      } else if (auto* h = std::get_if<DeviceNextHead>(&sublayer)) {
+        std::vector<float> weights;
+        for (uint64_t i = 0; i < h->model->join.rows; ++i) weights.insert(weights.end(), {1, 0});
+        h->shift = up.vector(weights);
       }
   stream.synchronize();  // before the pinned slots and the stage are freed
   model.owned.clear();
+  model.halves.clear();
 }
 
 }  // namespace heddle::gpu

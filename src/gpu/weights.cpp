@@ -169,8 +169,32 @@ DeviceAltup describe(const model::Altup& a, DeviceModel&, uint32_t width) {
   return to;
 }
 
-DeviceFeedForward describe(const model::NextHead&, DeviceModel&, uint32_t) {
-  throw Error("a head for multi-token prediction, which heddle does not compute on the GPU yet");
+// `cols` columns of a matrix from `first` on: as they lie in the file where blocks end there, otherwise as f32.
+Matrix columns_of(const Matrix& from, uint64_t first, uint64_t cols, DeviceModel& d) {
+  const uint64_t block = quant::block_values(from.format);
+  const bool whole = first % block == 0 && cols % block == 0;
+  const uint64_t bytes = whole ? quant::row_bytes(from.format, cols) : cols * sizeof(float);
+  std::vector<uint8_t>& to = d.halves.emplace_back(from.rows * bytes);
+  std::vector<float> row(from.cols);
+  for (uint64_t r = 0; r < from.rows; ++r) {
+    const uint8_t* source = from.data.data() + r * from.row_bytes();
+    if (!whole) quant::decode(from.format, source, from.cols, row.data());
+    std::memcpy(to.data() + r * bytes,
+                whole ? static_cast<const void*>(source + quant::row_bytes(from.format, first)) : row.data() + first,
+                bytes);
+  }
+  return {whole ? from.format : Format::f32, from.rows, cols, to};
+}
+
+DeviceNextHead describe(const model::NextHead& h, DeviceModel& d, uint32_t width) {
+  DeviceNextHead to;
+  to.model = &h;
+  to.norm = norm_of(h.norm, width);
+  to.token_norm = norm_of(h.token_norm, width);
+  to.hidden_norm = norm_of(h.hidden_norm, width);
+  to.token = plain(columns_of(h.join, 0, width, d));
+  to.hidden = plain(columns_of(h.join, width, width, d));
+  return to;
 }
 
 DeviceTokenInputs describe(const model::TokenInputs& t) {
@@ -207,6 +231,7 @@ void append(std::vector<Weights*>& list, DeviceShortConvolution& c) { list.inser
 void append(std::vector<Weights*>& list, DeviceAltup& a) {
   for (Weights& w : a.projections) list.push_back(&w);
 }
+void append(std::vector<Weights*>& list, DeviceNextHead& h) { list.insert(list.end(), {&h.token, &h.hidden}); }
 
 // Values of the vectors of a sublayer with a state, and of AltUp.
 uint64_t vector_values(const model::Convolution& c) { return c.weight.size() + c.bias.size(); }
@@ -214,6 +239,7 @@ uint64_t vector_bytes(const DeviceSublayer& sublayer) {
   if (const auto* a = std::get_if<DeviceAltup>(&sublayer))
     return (a->model->router.size() + a->model->coefficients.size()) * 4;
   if (const auto* c = std::get_if<DeviceShortConvolution>(&sublayer)) return vector_values(c->model->convolution) * 4;
+  if (const auto* h = std::get_if<DeviceNextHead>(&sublayer)) return h->model->join.rows * 2 * 4;
   const auto* r = std::get_if<DeviceRecurrence>(&sublayer);
   if (!r) return 0;
   const model::Recurrence& m = *r->model;
@@ -245,6 +271,8 @@ std::vector<DeviceNorm*> DeviceLayer::norms() {
     } else if (auto* m = std::get_if<DeviceMixture>(&sublayer)) {
       list.insert(list.end(), {&m->router_norm, &m->experts_norm});
       if (m->shared) list.insert(list.end(), {&m->shared->norm, &m->shared->output_norm});
+    } else if (auto* h = std::get_if<DeviceNextHead>(&sublayer)) {
+      list.insert(list.end(), {&h->token_norm, &h->hidden_norm});
     }
   return list;
 }
@@ -290,6 +318,7 @@ DeviceModel describe_weights(const model::Model& model, const std::vector<Visiti
   if (model.width % 8) throw Error("{}: a width of {}, expected a multiple of 8 on the GPU", model.name, model.width);
   DeviceModel d;
   d.owned.reserve(model.layers.size());  // the matrices point into it
+  d.halves.reserve(2);                   // the same
   if (model.embedding) d.embedding = plain(model.embedding);
   if (model.positions) d.positions = plain(model.positions);
   if (const model::Vector& types = model.type_embeddings; !types.empty())
@@ -308,6 +337,7 @@ DeviceModel describe_weights(const model::Model& model, const std::vector<Visiti
       if (auto* attention = std::get_if<DeviceAttention>(&to.sublayers.back())) attention->cache = *cache++;
       if (auto* r = std::get_if<DeviceRecurrence>(&to.sublayers.back())) r->state = states++;
       if (auto* c = std::get_if<DeviceShortConvolution>(&to.sublayers.back())) c->state = states++;
+      if (auto* h = std::get_if<DeviceNextHead>(&to.sublayers.back())) h->state = states++;
     }
   }
   for (const VisitingSublayer& place : visiting) {

@@ -149,8 +149,17 @@ struct DeviceAltup {
   std::vector<Weights> projections;
   cuda::Buffer router, coefficients;  // as the model has them
 };
+// Its join as two matrices, of the token's columns and of the other ones, so that each product ends a norm.
+struct DeviceNextHead {
+  const model::NextHead* model = nullptr;
+  uint32_t state = 0;
+  DeviceNorm norm, output_norm, residual_norm;  // of its result; the others are none
+  DeviceNorm token_norm, hidden_norm;
+  Weights token, hidden;
+  cuda::Buffer shift;  // (width, 2): the weights of a convolution that gives the input before
+};
 using DeviceSublayer = std::variant<DeviceAttention, DeviceFeedForward, DeviceMixture, DeviceRecurrence,
-                                    DeviceShortConvolution, DeviceAltup>;
+                                    DeviceShortConvolution, DeviceAltup, DeviceNextHead>;
 
 struct DeviceLayer {
   std::vector<DeviceSublayer> sublayers;
@@ -176,7 +185,12 @@ struct DeviceModel {
   std::optional<DeviceTokenInputs> token_inputs;
   DeviceNorm embedding_norm, norm;
   std::vector<DeviceLayer> layers;
-  std::vector<std::vector<float>> owned;  // matrices that are not in the file, until they are uploaded
+  std::vector<std::vector<float>> owned;     // matrices that are not in the file, until they are uploaded
+  std::vector<std::vector<uint8_t>> halves;  // the same, of columns as they lie in the file
+
+  const DeviceNextHead* next_head() const {  // null: there is none
+    return layers.empty() ? nullptr : std::get_if<DeviceNextHead>(&layers.back().sublayers.front());
+  }
 
   std::vector<Weights*> all();
   bool is_tied() const;       // the output is the embedding; until they are uploaded

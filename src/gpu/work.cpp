@@ -121,7 +121,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
       std::visit(model::Overloaded{fit_attention, fit_feed_forward, fit_mixture, fit_recurrence, fit_short_convolution,
-                                   [](const model::NextHead&) {},
+                                   [&](const model::NextHead&) { next_head = states = true; },
                                    [&](const model::Altup& a) { others = std::max(others, a.others); }},
                  sublayer);
   width = stride_of(model.width);
@@ -189,6 +189,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::normed, s.normed ? rows * s.width * f : 0);
   allocate(&W::others, s.others * rows * s.width * f);
   allocate(&W::kept, s.others ? rows * s.width * f : 0);
+  for (auto results : {&W::results, &W::before}) allocate(results, s.next_head ? rows * s.width * f : 0);
   allocate(&W::runs, s.states ? rows * sizeof(kernels::StateRun) : 0);
   allocate(&W::order, s.states ? rows * 4 : 0);
   const uint64_t chunked_rows = uint64_t(s.chunks) * kernels::chunk_rows;

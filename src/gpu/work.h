@@ -75,6 +75,7 @@ struct WorkSizes {
   bool normed = false;                                   // some rows are kept after their norm
   bool states = false;                                   // there are such sublayers
   uint32_t chunks = 0, chunk_keys = 0, chunk_heads = 0;  // of their prompts; of a row: numbers of all keys, and heads
+  bool next_head = false;                                // one of them is a NextHead
 
   uint32_t picked_at_once() const { return std::min(max_logit_rows, rows); }
   uint32_t changed_at_once() const { return std::min(max_changed_rows, rows); }
@@ -102,16 +103,18 @@ struct Work {
   cuda::Buffer always;                                                        // scores with a sigmoid of 1
   cuda::Buffer logits;                                                        // (max_logit_rows, vocabulary)
   cuda::Buffer partial, arrived;                                              // of cluster_attention
-  cuda::Buffer latent_q, latent_sums, raised;      // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
-                                                   // (rows, raised), its result
-  cuda::Buffer expanded, first_page;               // f16: keys (heads, positions, head), then values; i32: a table of 0
-  cuda::Buffer mixed, convolved, recurred;         // of sublayers with a state: (rows, the size of that name)
-  cuda::Buffer gate;                               // (rows, gate)
-  cuda::Buffer inputs, laurel, latent;             // (rows, the size of that name)
-  cuda::Buffer normed;                             // (rows, width): what a norm leaves
-  cuda::Buffer others, kept;                       // of AltUp: (others, rows, width), and (rows, width)
-  cuda::Buffer runs, order;                        // (rows) StateRun, (rows) u32
-  cuda::Buffer chunk_list;                         // (chunks) StateChunk
+  cuda::Buffer latent_q, latent_sums, raised;  // of latent attention: (rows, latent_q) f16, (latent_ranges, 2), and
+                                               // (rows, raised), its result
+  cuda::Buffer expanded, first_page;           // f16: keys (heads, positions, head), then values; i32: a table of 0
+  cuda::Buffer mixed, convolved, recurred;     // of sublayers with a state: (rows, the size of that name)
+  cuda::Buffer gate;                           // (rows, gate)
+  cuda::Buffer inputs, laurel, latent;         // (rows, the size of that name)
+  cuda::Buffer normed;                         // (rows, width): what a norm leaves
+  cuda::Buffer others, kept;                   // of AltUp: (others, rows, width), and (rows, width)
+  cuda::Buffer results, before;  // of models with a NextHead, (rows, width): what the final norm leaves of
+                                 // rows, and of those before; of a batch that predicts, both in `before`
+  cuda::Buffer runs, order;      // (rows) StateRun, (rows) u32
+  cuda::Buffer chunk_list;       // (chunks) StateChunk
   cuda::Buffer keys_of_chunks, queries_of_chunks;  // (chunks, chunk_rows, chunk_keys) f16; see kernels::ChunkedArgs
   cuda::Buffer inverses, scores, factors;          // (chunks, chunk_heads, chunk_rows, chunk_rows) f16; (..., 4)
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32

@@ -85,7 +85,7 @@ class ConvolutionWriter {
     for (uint32_t i = 0; i + 1 < s_.width; ++i) add(i, last_[i].get());
     add(s_.width - 1, row.input);
     if (s_.bias) sum = *sum + bias_;
-    const F32 y = s_.gates ? row.gate * *sum : activate(act_silu, *sum);
+    const F32 y = s_.gates ? row.gate * *sum : s_.silu ? activate(act_silu, *sum) : *sum;
     store(k_.arg(&Args::y) + (mul_wide(row.number, k_.arg(&Args::y_stride)) + widen(channel_)), y);
     for (uint32_t i = 0; i + 2 < s_.width; ++i) last_[i] = last_[i + 1].get();
     last_[s_.width - 2] = row.input;

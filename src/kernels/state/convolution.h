@@ -7,8 +7,8 @@
 
 namespace heddle::kernels {
 
-// y = silu(convolution(x) + bias), or with `gates` x is (b, c, v) and y = c * (convolution(b * v) + bias). A thread
-// takes a channel of a part of a sequence's rows, row after row.
+// y = silu(convolution(x) + bias), or without `silu` what is inside; with `gates` x is (b, c, v) and
+// y = c * (convolution(b * v) + bias). A thread takes a channel of a part of a sequence's rows, row after row.
 struct StateConvolution {
   static constexpr std::string_view name = "state_convolution",
                                     summary = "a causal convolution of each channel, with a state per sequence",
@@ -29,6 +29,7 @@ struct StateConvolution {
   };
   uint32_t width = 4;
   uint32_t bias = 0;
+  uint32_t silu = 1;
   uint32_t gates = 0;
   uint32_t threads = 128;
   uint32_t ahead = 8;  // rows that are read at once
@@ -38,8 +39,9 @@ struct StateConvolution {
     using S = StateConvolution;
     using F = Field<S>;
     return std::tuple(F{"width", &S::width, range(2, 8)}, F{"bias", &S::bias, yes_or_no()},
-                      F{"gates", &S::gates, yes_or_no()}, F{"threads", &S::threads, range(32, 1024, 32)},
-                      F{"ahead", &S::ahead, range(1, 16)}, F{"chained", &S::chained, yes_or_no()});
+                      F{"silu", &S::silu, yes_or_no()}, F{"gates", &S::gates, yes_or_no()},
+                      F{"threads", &S::threads, range(32, 1024, 32)}, F{"ahead", &S::ahead, range(1, 16)},
+                      F{"chained", &S::chained, yes_or_no()});
   }
 
   static constexpr uint32_t rows_of_part = 32;  // as many are worth a block

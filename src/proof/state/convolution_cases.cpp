@@ -51,7 +51,7 @@ Case convolution(StateConvolution spec, uint32_t channels, std::vector<uint32_t>
             magnitude += std::abs(part);
           }
           const double gate = spec.gates ? in[channels + c] : 1;
-          want[size_t(row) * channels + c] = spec.gates ? gate * sum : sum / (1 + std::exp(-sum));
+          want[size_t(row) * channels + c] = spec.gates ? gate * sum : spec.silu ? sum / (1 + std::exp(-sum)) : sum;
           scales[size_t(row) * channels + c] = std::abs(gate) * magnitude * 1.1;  // the slope of SiLU is up to 1.1
         }
         for (uint32_t i = 0; i + 1 < width; ++i)
@@ -75,6 +75,7 @@ void add_convolution_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(convolution({.width = width, .gates = 1, .ahead = 1, .chained = 1}, 70, {2, 5}));
     cases.push_back(convolution({.width = width, .bias = 1, .ahead = 2}, 40, {1, width - 1, width, width + 1, 43}, 5));
     cases.push_back(convolution({.width = width, .gates = 1, .chained = 1}, 33, {64, 2}, 64));
+    cases.push_back(convolution({.width = width, .silu = 0}, 40, {3, 1, 9}));
   }
   if (sweep == Sweep::normal) return;
   cases.push_back(convolution({.chained = 1}, 8192, {700, 1, 3}));
