@@ -158,7 +158,7 @@ void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) 
     float scale = wanted.shape.size() > 1 ? 1 / std::sqrt(static_cast<float>(wanted.shape[0])) : 0.02f;
     // As in trained models, the last of the chosen experts has little weight: rounding may choose another one.
     if (wanted.name.ends_with("ffn_gate_inp.weight")) scale *= 4;
-    const bool stays_1 = wanted.name.find("_norm") != wanted.name.npos || wanted.name.ends_with(".scale") ||
+    const bool stays_1 = wanted.name.find("norm") != wanted.name.npos || wanted.name.ends_with(".scale") ||
                          wanted.name.ends_with("_scale.weight");
     if (!stays_1)
       for (float& value : values) value = random.normal() * scale;
@@ -174,7 +174,8 @@ Written write_synthetic(const SynthOptions& options, const std::filesystem::path
   const SynthShape& shape = shape_named(options.shape);
   Json config = parse_json(shape.config, shape.name);
   keep_layers(config, options);
-  const hf::Description description = hf::describe(config, shape.name);
+  hf::Description description = hf::describe(config, shape.name);
+  if (config.contains("mtp_num_hidden_layers")) description.take_next_head();
   bool tied = true;
   uint64_t expert_values = 0;
   Written result;

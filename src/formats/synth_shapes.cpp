@@ -74,6 +74,7 @@ const std::vector<SynthShape>& synth_shapes() {
         "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
         "linear_conv_kernel_dim": 4, "full_attention_interval": 4, "num_experts": 256, "num_experts_per_tok": 8,
         "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "tie_word_embeddings": false,
+        "mtp_num_hidden_layers": 1,
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000000.0, "partial_rotary_factor": 0.25,
           "mrope_section": [11, 11, 10]}})"},
       {"granite-4.0-h-tiny", R"({"architectures": ["GraniteMoeHybridForCausalLM"], "hidden_size": 1536,

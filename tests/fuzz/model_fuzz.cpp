@@ -5,12 +5,14 @@
 // the name of a fixture of tests/model on the rest of the line, then a JSON object: the keys of the GGUF file, or
 // config.json.
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "cpu/cpu.h"
 #include "formats/gguf.h"
 #include "formats/hf.h"
 #include "formats/safetensors.h"
+#include "model/forward.h"
 #include "model/load.h"
 #include "model/session.h"
 #include "tests/formats/built_files.h"
@@ -78,6 +80,20 @@ std::string gguf_key(const std::string& name, const Json& value) {
   return built::array_key(name, type, count, bytes);
 }
 
+// The head for multi-token prediction, after the tokens of the session.
+void predict(const model::Model& model, model::Backend& backend, const model::Limits& limits,
+             const model::Session& session) {
+  model::Batch batch;
+  batch.predicts = true;
+  batch.tokens = batch.sequences = batch.outputs = {0};
+  batch.positions = {session.length()};
+  batch.after = {(session.length() - 1) % limits.rows};
+  batch.blocks.resize(1, std::vector<uint32_t>(limits.kv_blocks));
+  std::iota(batch.blocks[0].begin(), batch.blocks[0].end(), 0u);
+  model::forward(model, backend, batch);
+  check(backend.result().logits.size() == model.vocabulary, "logits for every token");
+}
+
 void run(const model::Model& model, char options, const std::vector<uint32_t>& ids) {
   model::Limits limits = model::limits_for(std::min(model.context, 64u), 4);
   if (options & 1) limits.kv = model::KvFormat::q8;
@@ -88,6 +104,7 @@ void run(const model::Model& model, char options, const std::vector<uint32_t>& i
     const auto backend = reference ? cpu::make_reference(model, limits) : cpu::make_cpu(model, limits, cpu);
     model::Session session(model, *backend, limits);
     check(session.feed(some).size() == model.vocabulary, "logits for every token");
+    if (model::next_head(model) && session.length() < session.context()) predict(model, *backend, limits, session);
   }
 }
 
@@ -112,13 +129,13 @@ FUZZ_TARGET(model) {
     const Json json = parse_json(input.substr(end + 1), "fuzz");
     if (!json.is_object()) return 0;
     if (input[0] != 'g') {
-      run(model::load(tensors->folder(json)), input[1], ids[name]);
+      run(model::load(tensors->folder(json), {.next_head = true}), input[1], ids[name]);
       return 0;
     }
     built::GgufBytes file = tensors->gguf;
     for (const auto& [key, value] : json.items()) file.keys.push_back(gguf_key(key, value));
     const std::string bytes = file.bytes();
-    run(model::load(formats::read_gguf(built::bytes_of(bytes), "fuzz.gguf")), input[1], ids[name]);
+    run(model::load(formats::read_gguf(built::bytes_of(bytes), "fuzz.gguf"), {.next_head = true}), input[1], ids[name]);
   } catch (const Error&) {
   }
   return 0;

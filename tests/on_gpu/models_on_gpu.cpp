@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "base/error.h"
 #include "cpu/cpu.h"
@@ -89,11 +90,35 @@ Closeness run(const Fixture& fixture, const model::Model& model, bool crowd) {
     result.add(right.states, found.states, model.width);
     if (model.output) result.add(right.logits, found.logits, model.vocabulary);
   };
+  // Two tokens of every sequence of the batch, by the model's head for multi-token prediction.
+  const auto predict = [&](const model::Batch& before) {
+    model::Batch batch;
+    batch.predicts = true;
+    batch.blocks = before.blocks;
+    for (uint32_t row = 0; row < before.tokens.size(); ++row) {
+      if (row + 1 < before.tokens.size() && before.sequences[row + 1] == before.sequences[row]) continue;
+      batch.after.push_back(row);
+      batch.outputs.push_back(uint32_t(batch.tokens.size()));
+      batch.tokens.push_back((before.tokens[row] + 1) % model.vocabulary);
+      batch.positions.push_back(before.positions[row] + 1);
+      batch.sequences.push_back(before.sequences[row]);
+    }
+    for (uint32_t guess = 0; guess < 2; ++guess) {
+      compare(batch);
+      std::iota(batch.after.begin(), batch.after.end(), 0u);
+      for (uint32_t& token : batch.tokens) token = (token * 5 + 2) % model.vocabulary;
+      for (uint32_t& position : batch.positions) ++position;
+    }
+  };
   const auto length = uint32_t(fixture.ids.size());
   const bool long_text = model.short_text && length > model.short_text;
   const uint32_t count = crowd ? 7 : 1;
   std::vector<uint32_t> computed(count);
-  const auto feed = [&](uint32_t end) { compare(texts.batch(count, computed, end, long_text)); };
+  const auto feed = [&](uint32_t end) {
+    const model::Batch batch = texts.batch(count, computed, end, long_text);
+    compare(batch);
+    if (model::next_head(model) && end < length) predict(batch);
+  };
   // Whole texts of encoders, token by token, or several prompts at first.
   if (!model::generates(model)) {
     feed(length);
@@ -179,7 +204,8 @@ int main_of(std::vector<std::string> args) {
       }
       const Fixture fixture(names[i]);
       fixture.write(folder, fixture.config, quant::Format::f16);
-      const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
+      const model::Model model =
+          model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context, .next_head = true});
       const Closeness alone = run(fixture, model, false), crowd = run(fixture, model, true);
       bool good = alone.cosine >= least_cosine && crowd.cosine >= least_cosine;
       if (names[i] == "deepseek2-heads") {

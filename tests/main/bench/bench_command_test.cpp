@@ -98,8 +98,22 @@ TEST(Bench, TimesADraft) {
   expect_says(table.out, {"draft weft: up to 8 tokens at once, of which a share is taken as right: the text is "
                           "meaningless",
                           "accepted (100 %, forced)"});
-  expect_says(heddle({"bench", "--draft-accept", "0.5"}).err, {"--draft-accept: expected --draft with it"});
+  expect_says(heddle({"bench", "--draft-accept", "0.5"}).err, {"--draft-accept: expected --draft or --mtp with it"});
   expect_says(heddle({"bench", "--draft", "weft", "--draft-accept", "1.5"}).err, {"0 to 1, found 1.5"});
+}
+
+TEST(Bench, TimesTheModelsOwnHead) {
+  const Folder folder;
+  const Fixture fixture("qwen35moe-mtp");
+  fixture.write(folder, fixture.config);
+  const Result result = heddle({"bench", folder.path().string(), "-p", "8", "-n", "40", "-r", "1", "--device", "cpu",
+                                "-b", "1,3", "--mtp", "--draft-accept", "0.6", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json forced = json::parse(result.out);
+  const double proposed = forced["draft"]["proposed"], accepted = forced["draft"]["accepted"];
+  EXPECT_EQ(forced["draft"]["model"], "by the model's own head");
+  EXPECT_GT(proposed, 100);
+  EXPECT_NEAR(accepted / proposed, 0.6, 0.1);
 }
 
 TEST(Bench, NothingToTimeIsRefused) {

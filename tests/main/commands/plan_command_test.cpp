@@ -47,6 +47,22 @@ TEST(Plan, ALatentCacheHasNoValues) {
             3 * (48 + 8) * 2);
 }
 
+// One of three layers has attention, and so has the head.
+TEST(Plan, CountsTheHeadOfTheModel) {
+  const test::Folder folder;
+  const test::Fixture fixture("qwen35-mtp");
+  fixture.write(folder, fixture.config);
+  const std::string path = folder.path().string();
+  const json without = json::parse(heddle({"plan", path, "--device", "cpu", "--json"}).out),
+             with = json::parse(heddle({"plan", path, "--device", "cpu", "--mtp", "--json"}).out);
+  const uint64_t token = without["kv_bytes_per_token"];
+  EXPECT_EQ(with["kv_bytes_per_token"], 2 * token);
+  const auto bytes = [](const json& plan, const char* what) { return plan["devices"][0][what].get<uint64_t>(); };
+  EXPECT_GT(bytes(with, "weights_bytes"), bytes(without, "weights_bytes"));
+  EXPECT_GT(bytes(with, "states_bytes"), bytes(without, "states_bytes"));
+  EXPECT_TRUE(has(heddle({"plan", "--mtp"}).err, "--mtp: expected a model with a head for multi-token prediction"));
+}
+
 // Keys and values of one layer for a batch of 512 tokens.
 TEST(Plan, TheLayersOfAnEncoderShareOneCache) {
   const test::Folder folder;

@@ -14,6 +14,7 @@
 #include "model/session.h"
 #include "tests/cuda/fake_test.h"
 #include "tests/main/small_model.h"
+#include "tests/model/fixture.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {
@@ -31,6 +32,52 @@ void expect_refused_in_a_line(const std::vector<std::string>& arguments,
   EXPECT_EQ(result.out, "");
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   expect_says(result.err, parts);
+}
+
+// Several requests at once, greedy and sampled, with and without the head: the same tokens.
+TEST(ModelsWithAHead, SayTheSameWithIt) {
+  for (const char* name : {"qwen3next-mtp", "qwen35-mtp", "qwen35moe-mtp"}) {
+    const Folder folder;
+    const Fixture fixture(name);
+    fixture.write(folder, fixture.config);
+    const auto answers = [&](bool mtp, uint64_t& proposed) {
+      DeviceOptions device{.cache_tokens = 400};
+      device.device = "cpu";
+      device.mtp = mtp;
+      const auto running = open_running(folder.path().string(), device);
+      EXPECT_EQ(running->drafts(), mtp);
+      engine::EngineOptions options{.speculation = engine::Speculation::on};
+      running->set_draft(options);
+      engine::Engine engine(running->model, *running->backend, running->limits, options);
+      std::map<std::pair<uint64_t, uint32_t>, std::vector<uint32_t>> tokens;
+      for (uint32_t i = 0; i < 5; ++i) {
+        engine::Request request{.prompt = {fixture.ids.begin(), fixture.ids.begin() + 4 + i * 5}, .max_tokens = 50};
+        request.sampling.temperature = i % 2 ? 0.8f : 0;
+        request.sampling.seed = i;
+        request.n = i == 3 ? 2 : 1;
+        engine.submit(request, [&tokens](const engine::Event& event) {
+          EXPECT_NE(event.finish_reason, engine::FinishReason::failed) << event.reason;
+          if (event.finish_reason == engine::FinishReason::none)
+            tokens[{event.request, event.index}].push_back(event.pick.id);
+        });
+      }
+      while (engine.step()) engine.check_invariants();
+      proposed = engine.metrics().draft_proposed;
+      return tokens;
+    };
+    uint64_t without = 0, with = 0;
+    const auto expected = answers(false, without);
+    EXPECT_EQ(answers(true, with), expected) << name;
+    EXPECT_EQ(expected.size(), 6u);
+    EXPECT_EQ(without, 0u);
+    EXPECT_GT(with, 100u);
+  }
+}
+
+TEST(ModelsWithAHead, OthersAreRefused) {
+  expect_refused_in_a_line(run({"--mtp"}), {"--mtp: expected a model with a head for multi-token prediction", "weft"});
+  EXPECT_EQ(heddle(run({"--mtp", "--draft", "weft"})).status, 2);
+  expect_refused_in_a_line(run({"--draft-tokens", "3"}), {"--draft-tokens: expected --draft or --mtp with it"});
 }
 
 TEST(ModelFiles, AreThoseOfTheModel) {
