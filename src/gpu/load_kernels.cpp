@@ -202,8 +202,8 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
   const Paths& paths = forward_->paths();
   const uint32_t max_rows = paths.expects_many_rows() ? sizes_.rows : std::min(sizes_.rows, two_products);
   auto list = [&](Rows rows, uint32_t outputs) {
-    rows.runs = 2;  // one of which is divided into chunks where that is possible
-    rows.chunked_runs = paths.chunks_states(rows.count);
+    if (rows.chunked_runs == 0) rows.chunked_runs = paths.chunks_states(rows.count);
+    rows.runs = rows.chunked_runs + 1;
     forward_->begin(rows);
     list_embedding();
     // where norms are late, kernels also depend on the layers before and after
@@ -224,6 +224,14 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
           .prompts = {{.rows = max_rows, .tiles = tiles, .end = max_rows}}},
          1);
   }
+  if (paths.chunks_states(max_rows))  // many sequences, whose blocks fill the SMs
+    list({.count = max_rows,
+          .row_tables = false,
+          .longest = max_rows,
+          .tiles = 1,
+          .sequences = std::vector<uint32_t>(max_rows),
+          .chunked_runs = recorder_.sms()},
+         1);
   for (uint32_t rows = max_rows; rows > 0; rows = (rows - 1) / 8 * 8) {
     if (rows <= max_few_rows && rows < max_rows) return;
     list({.count = rows,

@@ -110,7 +110,14 @@ void Forward::recur(const model::Recurrence& m, kernels::Recurrence::Args args) 
     chunked.scores = {r_.work.scores.address()};
     chunked.factors = {r_.work.factors.address()};
     r_.recorder.launch(kernels::RecurrencePrepare{.key = m.key, .rule = rule}, chunked);
-    r_.recorder.launch(kernels::scan_choice(m.key, rule, r_.recorder.limits().shared_per_block), chunked);
+    r_.recorder.launch(kernels::scan_choice({.key = m.key,
+                                             .rule = rule,
+                                             .heads = m.heads,
+                                             .value = m.value,
+                                             .runs = rows_.chunked_runs,
+                                             .sms = r_.recorder.sms(),
+                                             .shared_per_block = r_.recorder.limits().shared_per_block}),
+                       chunked);
     args.runs.address += rows_.chunked_runs * sizeof(kernels::StateRun);
     args.run_count -= rows_.chunked_runs;
   }

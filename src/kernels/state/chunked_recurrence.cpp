@@ -1,11 +1,10 @@
-// A block of recurrence_prepare has a chunk of a head: all warps divide rows of K and Q by their lengths, then each
-// computes 16 rows of L and P. Half of the threads solve a column of (I + L)^-1 each, in f32, while the others write
-// factors, K and Q.
+// A block of recurrence_prepare has a chunk of a head. Its four warps divide rows of K and Q by their lengths, then
+// each computes 16 rows of L and P, and 16 columns of (I + L)^-1: the tile at the diagonal by substitution, the others
+// by products that keep nearly the precision of f32.
 #include "kernels/state/chunked_recurrence.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "kernels/spec/catalog.h"
 #include "kernels/state/chunk_tiles.h"
@@ -40,7 +39,10 @@ class PrepareWriter {
     sums_ = k_.shared<float>(chunk_rows * 2, 16);
     inputs_ = k_.shared<float>(chunk_rows, 16);
     lengths_ = k_.shared<float>(chunk_rows * 2, 16);
-    if (is_delta()) matrix_ = k_.shared<float>(chunk_rows * matrix_row, 16);
+    if (is_delta()) {
+      matrix_ = k_.shared<float>(chunk_rows * matrix_row, 16);
+      diagonal_ = k_.shared<float>(chunk_rows * diagonal_row, 16);
+    }
     chain_start(k_, s_.chained);
     head_ = k_.block_id();
     key_head_ = key_head_of(k_, head_);
@@ -52,8 +54,8 @@ class PrepareWriter {
   }
 
  private:
-  // Floats of a row of L: 8 rows and 4 pairs of columns lie in different banks.
-  static constexpr uint32_t matrix_row = chunk_rows + 8;
+  // Floats of a row of L, and of a tile at the diagonal: 4 rows and 4 pairs of columns lie in different banks.
+  static constexpr uint32_t matrix_row = chunk_rows + 8, diagonal_row = 16 + 8;
   bool is_delta() const { return s_.rule == rule_delta; }
   uint32_t row() const { return padded_row(padded_); }
 
@@ -68,19 +70,19 @@ class PrepareWriter {
     divide_rows();
     k_.barrier();
     multiply(k_.arg(&Args::scores) + place * square);
-    k_.barrier();
-    k_.when_else(
-        k_.thread() < chunk_rows,
-        [&] {
-          if (is_delta()) solve(k_.arg(&Args::inverses) + place * square);
-        },
-        [&] {
-          write_factors(k_.arg(&Args::factors) + place * uint64_t(chunk_rows * 4));
-          const U32 key_heads = k_.arg(&Args::key_heads), heads = k_.arg(&Args::heads);
-          const Pred first =
-              select(k_.arg(&Args::tiled) != 0u, head_, head_ % (heads / key_heads) * key_heads) < key_heads;
-          k_.when(first, [&] { write_rows(mad_wide(number, key_heads, widen(key_head_))); });
-        });
+    if (is_delta()) {
+      k_.warp_sync();
+      invert_diagonal();
+    }
+    k_.when(k_.thread() < chunk_rows,
+            [&] { write_factors(k_.arg(&Args::factors) + place * uint64_t(chunk_rows * 4)); });
+    const U32 key_heads = k_.arg(&Args::key_heads), heads = k_.arg(&Args::heads);
+    const Pred first = select(k_.arg(&Args::tiled) != 0u, head_, head_ % (heads / key_heads) * key_heads) < key_heads;
+    k_.when(first, [&] { write_rows(mad_wide(number, key_heads, widen(key_head_))); });
+    if (is_delta()) {
+      k_.barrier();
+      invert(k_.arg(&Args::inverses) + place * square);
+    }
   }
 
   // The row of an entry; behind the last one that of the last.
@@ -111,20 +113,21 @@ class PrepareWriter {
     store_vec(sums_ + k_.lane() * 4u, Vec<float, 4>{first.high, first.low, both.high, both.low});
   }
 
-  // Each warp has 16 rows, and reads four at once. A lane has pairs of neighbours.
+  // Each warp has 16 rows, and reads some at once. A lane has pairs of neighbours.
   void divide_rows() {
-    constexpr uint32_t at_once = 4;
-    const U32 begin = k_.warp() * (chunk_rows / warps);
-    k_.loop(begin, begin + chunk_rows / warps, at_once, [&](U32 entry) {
+    constexpr uint32_t own = chunk_rows / warps, at_once = 8;
+    const U32 begin = k_.warp() * own, all_rows = row_of(begin + k_.lane() % own);
+    k_.loop(0u, own, at_once, [&](U32 first) {
       std::vector<std::vector<F32>> keys, queries;
       for (uint32_t i = 0; i < at_once; ++i) {
-        const auto mixed = k_.arg(&Args::mixed) + mul_wide(row_of(entry + i), k_.arg(&Args::mixed_stride));
-        keys.push_back(numbers(mixed + (k_.arg(&Args::keys_at) + key_head_ * s_.key), entry + i));
-        queries.push_back(numbers(mixed + (k_.arg(&Args::queries_at) + key_head_ * s_.key), entry + i));
+        const auto mixed = k_.arg(&Args::mixed) + mul_wide(shuffle(all_rows, first + i), k_.arg(&Args::mixed_stride));
+        keys.push_back(numbers(mixed + (k_.arg(&Args::keys_at) + key_head_ * s_.key), begin + first + i));
+        queries.push_back(numbers(mixed + (k_.arg(&Args::queries_at) + key_head_ * s_.key), begin + first + i));
       }
       for (uint32_t i = 0; i < at_once; ++i) {
-        const F32 key = divide(keys[i], keys_, entry + i), query = divide(queries[i], queries_, entry + i);
-        k_.when(k_.lane() == 0u, [&] { store_vec(lengths_ + (entry + i) * 2u, Vec<float, 2>{key, query}); });
+        const U32 entry = begin + first + i;
+        const F32 key = divide(keys[i], keys_, entry), query = divide(queries[i], queries_, entry);
+        k_.when(k_.lane() == 0u, [&] { store_vec(lengths_ + entry * 2u, Vec<float, 2>{key, query}); });
       }
     });
   }
@@ -200,27 +203,110 @@ class PrepareWriter {
       });
   }
 
-  // Column `thread` of (I + L)^-1, from its first number to its last: x_i = [i = thread] - sum of L_im x_m.
-  void solve(Global<heddle::f16> inverse) {
+  // --- (I + L)^-1 ---
+  // The tile at the warp's place of the diagonal: a lane has a column, x_i = [i = column] - sum of L_im x_m.
+  void invert_diagonal() {
+    const U32 first = k_.warp() * 16u, column = k_.lane() % 16u;
+    const auto own = matrix_ + (first * matrix_row + first);
     std::vector<F32> x;
-    for (uint32_t i = 0; i < chunk_rows; ++i) {
-      F32 next = select(k_.thread() == i, k_.constant(1.0f), 0.0f);
-      std::array<std::optional<F32>, 4> sums;  // so that fewer additions wait for one another
+    for (uint32_t i = 0; i < 16; ++i) {
+      F32 next = select(column == i, k_.constant(1.0f), 0.0f);
       for (uint32_t m = 0; m < i; m += 4) {
-        const auto four = load_vec<4>(matrix_.offset(i * matrix_row + m));
-        for (uint32_t j = 0; j < 4 && m + j < i; ++j)
-          sums[j] = sums[j] ? fma(four[j], x[m + j], *sums[j]) : four[j] * x[m + j];
+        const auto four = load_vec<4>(own.offset(i * matrix_row + m));
+        for (uint32_t j = 0; j < 4 && m + j < i; ++j) next = fma(-four[j], x[m + j], next);
       }
-      for (const auto& sum : sums)
-        if (sum) next = next - *sum;
       x.push_back(next);
-      store(inverse.offset(i * chunk_rows) + k_.thread(), to_f16(next * square_scale));
+    }
+    k_.when(k_.lane() < 16u, [&] {
+      for (uint32_t i = 0; i < 16; ++i) store(diagonal_ + ((first + i) * diagonal_row + column), x[i]);
+    });
+  }
+
+  // 16 x 16 sums, and operands in two parts of f16 each: together they have 22 bits.
+  using Square = std::vector<Acc<float, 16, 8>>;
+  struct TwoLefts {
+    Left high, low;
+  };
+  struct TwoRights {
+    std::array<Right, 2> high, low;
+  };
+  std::array<U32, 2> two_parts(F32 left, F32 right, float scale) {
+    left = left * scale;
+    right = right * scale;
+    const F16x2 high = to_f16x2(left, right);
+    const auto [a, b] = unpack<heddle::f16>(high);
+    return {bitcast<uint32_t>(high), bitcast<uint32_t>(to_f16x2(left - to_f32(a), right - to_f32(b)))};
+  }
+  TwoLefts lefts(const Square& from, float scale) {
+    TwoLefts made;
+    for (uint32_t reg = 0; reg < 4; ++reg) {
+      const auto& tile = from[reg / 2];
+      const auto [high, low] = two_parts(tile.get(reg % 2 * 2), tile.get(reg % 2 * 2 + 1), scale);
+      made.high.reg[reg] = high;
+      made.low.reg[reg] = low;
+    }
+    return made;
+  }
+  // The transpose of what is stored.
+  TwoRights rights(Shared<float> from, uint32_t stride) {
+    TwoRights made;
+    const auto own = from + (k_.lane() / 4u * stride + k_.lane() % 4u * 2u);
+    for (uint32_t i = 0; i < 2; ++i)
+      for (uint32_t reg = 0; reg < 2; ++reg) {
+        const auto two = load_vec<2>(own.offset(i * 8 * stride + reg * 8));
+        const auto [high, low] = two_parts(two[0], two[1], square_scale);
+        made.high[i].reg[reg] = high;
+        made.low[i].reg[reg] = low;
+      }
+    return made;
+  }
+  void add_product(Square& to, const TwoLefts& a, const TwoRights& b) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      mma(to[i], a.high, b.high[i]);
+      mma(to[i], a.high, b.low[i]);
+      mma(to[i], a.low, b.high[i]);
+    }
+  }
+  Square zeros() {
+    Square made;
+    for (uint32_t i = 0; i < 2; ++i) made.emplace_back(k_);
+    return made;
+  }
+  // Column j = warp of tiles, transposed: T_ij^T = -(sum over m < i of T_mj^T L_im^T) T_ii^T, where T_mj is 0 above the
+  // diagonal. No number of the sum is larger than 16.
+  void invert(Global<heddle::f16> inverse) {
+    constexpr float sum_scale = 0x1p11f;
+    const U32 in_tile = k_.lane() / 4u, column = k_.lane() % 4u * 2u, first = k_.warp() * 16u;
+    std::vector<TwoLefts> above;
+    for (uint32_t i = 0; i < chunk_rows / 16; ++i) {
+      Square sum = zeros(), made = zeros();
+      for (uint32_t m = 0; m < i; ++m)
+        add_product(sum, above[m], rights(matrix_.offset(i * 16 * matrix_row + m * 16), matrix_row));
+      if (i) {
+        for (auto& tile : sum)
+          for (auto& v : tile.var) v *= 1 / (square_scale * square_scale);
+        add_product(made, lefts(sum, sum_scale), rights(diagonal_.offset(i * 16 * diagonal_row), diagonal_row));
+      }
+      for (uint32_t tile = 0; tile < 2; ++tile)
+        for (uint32_t reg = 0; reg < 4; ++reg) {
+          const F32 own =
+              load(diagonal_ + ((column + (i * 16 + tile * 8 + reg % 2)) * diagonal_row + in_tile + reg / 2 * 8));
+          made[tile].set(reg, select(k_.warp() == i, own, made[tile].get(reg) * (-1 / (square_scale * sum_scale))));
+        }
+      k_.when(k_.warp() <= i, [&] {
+        for (uint32_t tile = 0; tile < 2; ++tile)
+          for (uint32_t reg = 0; reg < 4; ++reg)
+            store(inverse + ((column + (i * 16 + tile * 8 + reg % 2)) * chunk_rows + first + in_tile + reg / 2 * 8),
+                  to_f16(made[tile].get(reg) * square_scale));
+      });
+      if (i + 1 < chunk_rows / 16) above.push_back(lefts(made, square_scale));
     }
   }
 
-  // By the second half of the threads.
+  // --- what the scan needs besides ---
+  // A thread has a row.
   void write_factors(Global<float> factors) {
-    const U32 at = k_.thread() - chunk_rows;
+    const U32 at = k_.thread();
     const auto sum = load_vec<2>(sums_ + at * 2u), all = load_vec<2>(sums_.offset((chunk_rows - 1) * 2));
     const auto lengths = load_vec<2>(lengths_ + at * 2u);
     F32 input = load(inputs_ + at), output = k_.constant(float(1 / std::sqrt(double(s_.key))));
@@ -228,14 +314,26 @@ class PrepareWriter {
       input = input * lengths[0];
       output = lengths[1];
     }
-    store_vec(factors + at * 4u,
-              Vec<float, 4>{input, exp(sum[0] + sum[1]), exp((all[0] - sum[0]) + (all[1] - sum[1])), output});
+    const std::array four{input, exp(sum[0] + sum[1]), exp((all[0] - sum[0]) + (all[1] - sum[1])), output};
+    for (uint32_t i = 0; i < four.size(); ++i) store(factors.offset(i * chunk_rows) + at, four[i]);
   }
+  // Four threads have a row.
   void write_rows(U64 place) {
-    const U32 at = k_.thread() - chunk_rows;
+    const U32 own = k_.thread() / 4u, part = k_.thread() % 4u;
     const auto copy = [&](Shared<heddle::f16> from, Global<heddle::f16> to) {
-      for (uint32_t i = 0; i < padded_; i += 8)
-        store_vec((to + (at * padded_ + i)).as<uint32_t>(), load_vec<4>((from + (at * row() + i)).as<uint32_t>()));
+      const auto own_from = from + (own * row() + part * 8u);
+      const auto own_to = to + (own * padded_ + part * 8u);
+      for (uint32_t i = 0; i < chunk_rows; i += warps * 8)
+        for (uint32_t c = 0; c < padded_; c += 32) {
+          const auto piece = [&] {
+            store_vec(own_to.offset(i * padded_ + c).as<uint32_t>(),
+                      load_vec<4>(own_from.offset(i * row() + c).as<uint32_t>()));
+          };
+          if (c + 32 <= padded_)
+            piece();
+          else
+            k_.when(part < (padded_ - c) / 8, piece);
+        }
     };
     const U64 begin = place * uint64_t(chunk_rows * padded_);
     copy(keys_, k_.arg(&Args::keys) + begin);
@@ -249,6 +347,7 @@ class PrepareWriter {
   Shared<float> sums_, inputs_;         // (chunk_rows): two floats; factors of u
   Shared<float> lengths_;               // (chunk_rows, 2): of keys and queries
   Shared<float> matrix_;                // (chunk_rows, matrix_row): L
+  Shared<float> diagonal_;              // (chunk_rows, diagonal_row): the inverse's tiles at the diagonal
   U32 head_, key_head_, count_;
   F32 bias_, rate_;
   Global<uint32_t> order_;  // of the chunk

@@ -68,18 +68,20 @@ struct RecurrenceScan {
   using Args = ChunkedArgs;  // runs: with their first chunks
   uint32_t key = 128;
   uint32_t rule = rule_delta;
-  uint32_t stages = 1;  // chunks in shared memory: with 2 the next one is fetched early
+  uint32_t columns = 32;  // values of a block: 16 of a warp
+  uint32_t stages = 1;    // chunks in shared memory: with 2 the next one is fetched early
   uint32_t chained = 0;
   auto operator<=>(const RecurrenceScan&) const = default;
   static auto fields() {
     using S = RecurrenceScan;
     using F = Field<S>;
     return std::tuple(F{"key", &S::key, range(1, max_chunked_key)}, F{"rule", &S::rule, named({"ssd", "delta"})},
-                      F{"stages", &S::stages, one_of({1, 2})}, F{"chained", &S::chained, yes_or_no()});
+                      F{"columns", &S::columns, one_of({32, 64})}, F{"stages", &S::stages, one_of({1, 2})},
+                      F{"chained", &S::chained, yes_or_no()});
   }
 
-  // A block has 32 values of a head: 8 warps of 16 rows and 16 values, or of 16 keys and 32 values.
-  static constexpr uint32_t warps = 8, columns = 32;
+  static constexpr uint32_t copy_warps = 2, warp_columns = 16;
+  uint32_t warps() const { return columns / warp_columns + copy_warps; }
   uint32_t padded_key() const { return Recurrence{.key = key}.padded_key(); }
   uint32_t shared_bytes() const;
 
@@ -87,7 +89,11 @@ struct RecurrenceScan {
   ptx::Grid grid(const Args& args) const;
 };
 
-// Two stages where they fit into a block's shared memory.
-RecurrenceScan scan_choice(uint32_t key, uint32_t rule, uint32_t shared_per_block);
+// More values to a block where blocks still are as many as SMs, and two stages where they fit.
+struct ScanShape {
+  uint32_t key, rule, heads, value, runs;
+  uint32_t sms, shared_per_block;  // of the GPU
+};
+RecurrenceScan scan_choice(const ScanShape& shape);
 
 }  // namespace heddle::kernels

@@ -38,7 +38,7 @@ ChunkedArgs in_chunks(Machine& m, const Recurrence::Args& args, std::vector<Stat
 // side, the inverse, u and the scores. What is below 2^-33 of the largest number of a chunk, which becomes 2^8, is
 // rounded away (2^-25), and sums have 64 of these: 2^-27 of it, which is 2^-19 of the bound.
 constexpr double rounded_to_f16 = 0x1p-11;
-static_assert(RecurrentHeads::chunk == chunk_rows && RecurrentHeads::columns == RecurrenceScan::columns);
+static_assert(RecurrentHeads::chunk == chunk_rows && RecurrentHeads::columns == RecurrenceScan::warp_columns);
 
 Case chunked(const char* kernel, RecurrenceScan spec, HeadShape shape, std::vector<uint32_t> lengths) {
   auto run = [=](Machine& m, Random& random, Check& check) {
@@ -65,7 +65,7 @@ void add_chunked_recurrence_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(chunked(scan, {.key = 13, .rule = rule, .stages = 2},
                             {.heads = 4, .key_heads = 2, .value = 7, .tiled = 1}, {1, 64, 200}));
     cases.push_back(chunked(prepare, {.key = 48, .rule = rule}, {.heads = 3, .key_heads = 1, .value = 40}, {63, 129}));
-    cases.push_back(chunked(scan, {.key = 128, .rule = rule, .stages = 2, .chained = 1},
+    cases.push_back(chunked(scan, {.key = 128, .rule = rule, .columns = 64, .stages = 2, .chained = 1},
                             {.heads = 2, .key_heads = 1, .value = 32, .harsh = 1}, {90, 64}));
     cases.push_back(
         chunked(prepare, {.key = 64, .rule = rule}, {.heads = 4, .key_heads = 2, .value = 16, .harsh = 1}, {300}));
@@ -103,8 +103,8 @@ void add_chunked_recurrence_benches(std::vector<Bench>& all) {
     const double columns = heads.size;
     add(RecurrencePrepare{.key = heads.size, .chained = 1}, handed_over + each_row * 2 * heads.size * 4,
         2.0 * chunk_rows * columns * 2 + chunk_rows * chunk_rows);
-    add(RecurrenceScan{.key = heads.size, .stages = 2, .chained = 1}, handed_over + heads.bytes(),
-        2.0 * (3 * columns * columns + 2 * chunk_rows * columns));
+    add(RecurrenceScan{.key = heads.size, .columns = sequences == 1 ? 32u : 64u, .stages = 2, .chained = 1},
+        handed_over + heads.bytes(), 2.0 * (3 * columns * columns + 2 * chunk_rows * columns));
   }
 }
 

@@ -29,7 +29,7 @@ class RecurrentHeads {
   // to `of_all` of its results, and to what those 2^-19 allow.
   void compare_rounded(Machine& m, Check& check, const kernels::Recurrence::Args& args, double bound,
                        double of_all) const;
-  static constexpr uint32_t chunk = 64, columns = 32;
+  static constexpr uint32_t chunk = 64, columns = 16;
 
   const StateRuns& runs() const { return runs_; }
   uint32_t longest() const;  // run

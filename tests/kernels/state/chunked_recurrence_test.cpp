@@ -41,7 +41,8 @@ TEST(RecurrenceScan, RefusesWhatDoesNotFit) {
   EXPECT_EQ(spec.grid(good_args()).y, 3u);
   ChunkedArgs bad = good_args();
   bad.slot_stride -= 4;
-  EXPECT_EQ(refusal(spec, bad), "recurrence_scan: slots of 5116 values, expected 5120 or more");
+  EXPECT_EQ(refusal(spec, bad),
+            "recurrence_scan: slots of 5116 values at 0x0; expected 5120 or more, a multiple of 4, 16-byte aligned");
   bad = good_args();
   bad.run_count = 65536;
   EXPECT_EQ(refusal(spec, bad), "recurrence_scan: 65536 runs, 65535 at most");
@@ -51,14 +52,29 @@ TEST(RecurrenceScan, RefusesWhatDoesNotFit) {
 TEST(RecurrenceScan, FitsEveryGpuThatHasItsInstructions) {
   for (const uint32_t rule : {rule_ssd, rule_delta})
     for (const uint32_t key : {16u, 100u, 128u}) {
-      EXPECT_EQ(scan_choice(key, rule, 227 * 1024).stages, 2u);
-      for (const SmallGpu& gpu : small_gpus()) {
-        if (gpu.limits.shared_per_block < 99 * 1024) continue;
-        const RecurrenceScan spec = scan_choice(key, rule, gpu.limits.shared_per_block);
-        EXPECT_LE(spec.shared_bytes(), gpu.limits.shared_per_block) << field_text(spec);
-        EXPECT_EQ(spec.build().shared_bytes, spec.shared_bytes()) << field_text(spec);
-      }
+      ScanShape shape{
+          .key = key, .rule = rule, .heads = 32, .value = 128, .runs = 1, .sms = 132, .shared_per_block = 227 * 1024};
+      EXPECT_EQ(scan_choice(shape).stages, 2u);
+      for (const SmallGpu& gpu : small_gpus())
+        for (const uint32_t runs : {1u, 10u}) {
+          if (gpu.limits.shared_per_block < 99 * 1024) continue;  // sm_75
+          shape.shared_per_block = gpu.limits.shared_per_block;
+          shape.runs = runs;
+          const RecurrenceScan spec = scan_choice(shape);
+          EXPECT_LE(spec.shared_bytes(), gpu.limits.shared_per_block) << field_text(spec);
+          EXPECT_EQ(spec.build().shared_bytes, spec.shared_bytes()) << field_text(spec);
+        }
     }
+}
+
+TEST(RecurrenceScan, HasAsManyBlocksAsSms) {
+  ScanShape shape{
+      .key = 128, .rule = rule_delta, .heads = 32, .value = 128, .runs = 2, .sms = 132, .shared_per_block = 227 * 1024};
+  EXPECT_EQ(scan_choice(shape).columns, 32u);  // 128 blocks of 64
+  shape.runs = 3;
+  EXPECT_EQ(scan_choice(shape).columns, 64u);
+  shape.value = 32;
+  EXPECT_EQ(scan_choice(shape).columns, 32u);
 }
 
 TEST(RecurrenceScan, AssemblesWithoutSpills) {
@@ -69,7 +85,7 @@ TEST(RecurrenceScan, AssemblesWithoutSpills) {
     expect_no_spills(prepare, target);
     expect_no_spills(scan, target);
   }
-  expect_no_spills<RecurrenceScan>({{.stages = 2, .chained = 1}}, "sm_90a");
+  expect_no_spills<RecurrenceScan>({{.stages = 2, .chained = 1}, {.columns = 64, .stages = 2}}, "sm_90a");
 }
 
 }  // namespace
