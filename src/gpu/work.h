@@ -116,7 +116,7 @@ struct Work {
   cuda::Buffer runs, order;      // (rows) StateRun, (rows) u32
   cuda::Buffer chunk_list;       // (chunks) StateChunk
   cuda::Buffer keys_of_chunks, queries_of_chunks;  // (chunks, chunk_rows, chunk_keys) f16; see kernels::ChunkedArgs
-  cuda::Buffer inverses, scores, factors;          // (chunks, chunk_heads, chunk_rows, chunk_rows) f16; (..., 4)
+  cuda::Buffer inverses, scores, factors;  // (chunks, chunk_heads, chunk_rows, chunk_rows) f16; (..., 4, chunk_rows)
   cuda::Buffer tokens, positions, lengths, sequences, outputs;  // (rows) u32
   cuda::Buffer table, window_table;                             // (rows, table_stride) u32; of caches of windows
   cuda::Buffer tiles;                                           // (rows) PromptTile

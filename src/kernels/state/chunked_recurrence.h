@@ -17,8 +17,8 @@ namespace heddle::kernels {
 
 constexpr uint32_t chunk_rows = 64;
 constexpr uint32_t max_chunked_key = 128;
-constexpr float square_scale =
-    0x1p14f;  // of inverses and scores: f16 holds what decays have left of them, down to 2^-28
+// Of inverses and scores, which are at most 1: f16 holds what decays have left of them down to 2^-28.
+constexpr float square_scale = 0x1p14f;
 
 // Rows of one sequence, `count` entries from `begin` on, not empty. All chunks of a run but its last are full, and
 // follow each other.
@@ -27,13 +27,13 @@ struct StateChunk {
 };
 
 struct ChunkedArgs : Recurrence::Args {
-  ptx::DevicePtr<uint32_t> chunks;  // StateChunk, 8-byte aligned
-  // What recurrence_prepare hands over, 16-byte aligned.
-  ptx::DevicePtr<heddle::f16> keys, queries;  // (chunks, key_heads, chunk_rows, padded_key()): of length 1
-  ptx::DevicePtr<heddle::f16> inverses,
-      scores;                     // (chunks, heads, chunk_rows, chunk_rows): (I + L)^-1 of delta, and P, scaled
-  ptx::DevicePtr<float> factors;  // (chunks, heads, chunk_rows, 4): of u, e^g, e^(G - g), of y
-  uint32_t chunk_count;
+  ptx::DevicePtr<uint32_t> chunks{};  // StateChunk; this and all below are 16-byte aligned
+  // What recurrence_prepare hands over.
+  ptx::DevicePtr<heddle::f16> keys{}, queries{};  // (chunks, key_heads, chunk_rows, padded_key()): of length 1
+  ptx::DevicePtr<heddle::f16> inverses{};  // (chunks, heads, chunk_rows, chunk_rows): (I + L)^-1 of delta, scaled
+  ptx::DevicePtr<heddle::f16> scores{};    // the same of P
+  ptx::DevicePtr<float> factors{};         // (chunks, heads, 4, chunk_rows): of u, e^g, e^(G - g), of y
+  uint32_t chunk_count = 0;
 };
 
 // Throws an Error that names what does not fit.
