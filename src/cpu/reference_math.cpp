@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "base/parallel.h"
+#include "quant/kv_q8.h"
 
 namespace heddle::cpu::reference {
 
@@ -68,5 +70,66 @@ Vector normalised(const Norm& norm, Vector x) {
 
 double silu(double x) { return x / (1 + std::exp(-x)); }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+void normalise_heads(const Norm& norm, Vector& x, uint32_t head, bool own) {
+  if (norm.kind == Norm::Kind::none) return;
+  const size_t weights = norm.weight.size(), size = own ? head : weights;
+  check(weights == head || weights == x.size(), "a norm over each head or over all");
+  for (size_t at = 0; at < x.size(); at += size) {
+    const size_t first = own ? at : 0;
+    normalise(norm, x.data() + at, size, norm.weight.data() + first,
+              norm.bias.empty() ? nullptr : norm.bias.data() + first);
+  }
+}
+
+void rotate(const model::Rope& rope, bool long_text, Vector& x, uint32_t head, uint32_t position, uint32_t first) {
+  if (rope.style == model::Rope::Style::none) return;
+  const std::vector<double>& radians = long_text && !rope.long_radians.empty() ? rope.long_radians : rope.radians;
+  const uint32_t pairs = rope.dimensions / 2;
+  for (size_t at = first; at < x.size(); at += head) {
+    for (uint32_t i = 0; i < pairs; ++i) {
+      const double angle = double(position) * radians[i];
+      const double cosine = std::cos(angle) * rope.magnitude, sine = std::sin(angle) * rope.magnitude;
+      float& a = x[at + (rope.style == model::Rope::Style::pairs ? 2 * i : i)];
+      float& b = x[at + (rope.style == model::Rope::Style::pairs ? 2 * i + 1 : i + pairs)];
+      const double before = a;
+      a = static_cast<float>(before * cosine - b * sine);
+      b = static_cast<float>(before * sine + b * cosine);
+    }
+  }
+}
+
+void softmax(std::vector<double>& x) {
+  const double largest = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (double& value : x) sum += value = std::exp(value - largest);
+  for (double& value : x) value /= sum;
+}
+
+namespace {
+
+double mean_square(const Vector& x) {
+  double sum = 0;
+  for (const float value : x) sum += double(value) * value;
+  return sum / double(x.size());
+}
+
+}  // namespace
+
+Vector as_long_as(const Vector& like, Vector x) {
+  const double scale = std::sqrt(mean_square(like) / std::max(mean_square(x), double(model::altup_min_square)));
+  for (float& value : x) value = static_cast<float>(value * scale);
+  return x;
+}
+
+void as_kept(Vector& x, uint32_t head) {
+  int8_t bytes[quant::kv_q8_values];
+  for (size_t first = 0; first < x.size(); first += head)
+    for (uint32_t i = 0; i < head; i += quant::kv_q8_values) {
+      float* group = x.data() + first + i;
+      const uint32_t count = std::min(quant::kv_q8_values, head - i);
+      quant::decode_kv_q8(quant::encode_kv_q8(group, bytes, count), bytes, group, count);
+    }
+}
 
 }  // namespace heddle::cpu::reference

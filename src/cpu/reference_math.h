@@ -15,6 +15,16 @@ void add_scaled(model::Vector& to, const model::Vector& what, float scale);
 // bias: null where there is none
 void normalise(const model::Norm& norm, float* x, size_t size, const float* weight, const float* bias);
 model::Vector normalised(const model::Norm& norm, model::Vector x);
+// Over each head, or over all where the weight is that long; `own`: over each head all the same.
+void normalise_heads(const model::Norm& norm, model::Vector& x, uint32_t head, bool own);
+// Of each head the values from `first` on.
+void rotate(const model::Rope& rope, bool long_text, model::Vector& x, uint32_t head, uint32_t position,
+            uint32_t first = 0);
+void softmax(std::vector<double>& x);
+// x, made as long as `like`.
+model::Vector as_long_as(const model::Vector& like, model::Vector x);
+// What a cache in q8 gives back of the keys or values of heads.
+void as_kept(model::Vector& x, uint32_t head);
 double silu(double x);
 double sigmoid(double x);
 
