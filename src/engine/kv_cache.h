@@ -134,7 +134,7 @@ class KvCache {
     bool fits_into(const Room& b) const { return blocks <= b.blocks && windows <= b.windows && slots <= b.slots; }
   };
   Room free() const { return {blocks_.free(), windows_.free(), slots_.free()}; }
-  Room room_for(uint32_t tokens) const;        // that a sequence of so many known tokens takes, between two batches
+  Room room_for(uint32_t tokens) const;        // that a sequence with this many known tokens takes, between two batches
   Room room_of(const Sequence& s) const;       // that it has
   Room room_to_grow(uint32_t count) const;     // a block of each kind for as many sequences, and the rows of a batch
   uint32_t min_window_blocks() const;          // with which one sequence always fits

@@ -23,8 +23,6 @@ class WithWindows : public ForwardingBackend {
     ForwardingBackend::begin(batch_);
   }
 
-  uint32_t most_held = 0;  // blocks of windows, by all sequences
-
  private:
   // A sequence is known by its first block.
   std::vector<uint32_t> table_of(const model::Batch& batch, uint32_t sequence) {
@@ -47,10 +45,6 @@ class WithWindows : public ForwardingBackend {
       table[i] = free_.back();  // the one that was given back last
       free_.pop_back();
     }
-    uint32_t held = 0;
-    for (const auto& [block, each] : tables_)
-      held += uint32_t(each.size() - size_t(std::ranges::count(each, model::no_block)));
-    most_held = std::max(most_held, held);
     return table;
   }
 
