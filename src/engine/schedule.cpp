@@ -361,8 +361,8 @@ KvCache::Room Schedule::room_promised() const {
 // There must be blocks for all its known tokens, beside those that are promised, and a slot if it has a state.
 bool Schedule::admit(Sequence& s) {
   const KvCache::Room needed = room_promised(), own = cache_.room_for(s.known());
-  if (!running_.empty() && needed.blocks >= cache_.blocks().free()) return false;
-  if (cache_.has_states() && cache_.slots().free() == 0) return false;
+  if (!running_.empty() && !(needed + cache_.room_for(1)).fits_into(cache_.free())) return false;
+  if (!cache_.room_for(1).fits_into(cache_.free())) return false;
   s.long_text = is_long(s);
   cache_.release(s);  // it has none: this sets where its text begins
   cache_.reuse_blocks(s);
