@@ -149,7 +149,7 @@ void write_repeated(GgufWriter& writer, const std::vector<uint8_t>& pool, uint64
   }
 }
 
-void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) {
+void write_vector(GgufWriter& writer, const std::string& architecture, const hf::Wanted& wanted, Random& random) {
   std::vector<float> values = wanted.values;
   if (values.empty()) {
     uint64_t count = 1;
@@ -162,6 +162,12 @@ void write_vector(GgufWriter& writer, const hf::Wanted& wanted, Random& random) 
                          wanted.name.ends_with("_scale.weight");
     if (!stays_1)
       for (float& value : values) value = random.normal() * scale;
+    if (wanted.name.ends_with("ffn_gate_inp.scale"))  // of Gemma's router, which divides by this
+      for (float& value : values) value = std::sqrt(static_cast<float>(wanted.shape[0]));
+    // Gemma 4 does not divide scores by this: its norms have learnt to. With scores of 16 and more, rounding decides
+    // which position is attended to.
+    if (architecture == "gemma4" && wanted.name.ends_with("attn_q_norm.weight"))
+      for (float& value : values) value = 1 / std::sqrt(static_cast<float>(wanted.shape[0]));
     if (wanted.name.ends_with("ssm_a"))  // states must decay
       for (float& value : values) value = -1 - std::abs(value);
   }
@@ -218,7 +224,7 @@ Written write_synthetic(const SynthOptions& options, const std::filesystem::path
     const Tensor& tensor = tensors[i];
     ++progress.tensor;
     if (stays_f32(tensor.name, tensor.shape)) {
-      write_vector(writer, description.tensors[i], random);
+      write_vector(writer, architecture, description.tensors[i], random);
     } else {
       const uint64_t start = random.next() % pool_blocks(tensor.format) * quant::block_bytes(tensor.format);
       write_repeated(writer, pools.get(tensor.format, tensor.shape[0]), start, tensor.bytes());
