@@ -281,8 +281,8 @@ class Backend {
   // caches of windows have blocks of their own.
   virtual void copy_block(uint32_t from, uint32_t to) = 0;
   virtual void copy_window_block(uint32_t, uint32_t) { check(false, "a backend with blocks of windows"); }
-  // Of the recurrent states, in all layers, from the first slot to the second; between two batches, in order: after all
-  // that were begun before it, whose results may still have to be taken, and before one that follows them.
+  // Copies the recurrent states of all layers from the first slot to the second, in order with batches: after every
+  // batch begun so far, even if its result is still pending, and before the next one.
   virtual void copy_state(uint32_t, uint32_t) { check(false, "a backend for models with recurrent states"); }
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }

@@ -42,7 +42,7 @@ void GemmaReader::read_caches(Reader& read, const std::vector<uint32_t>& windows
     while (from > 0 && (windows[from - 1] != 0) != (windows[layer] != 0)) --from;
     if (from == 0)
       read.refuse("attention.shared_kv_layers",
-                  fmt::format("fewer layers: before them there is none {} a window whose cache layer {} could read",
+                  fmt::format("fewer layers: no earlier layer {} a window has a KV cache that layer {} could share",
                               windows[layer] ? "with" : "without", layer));
     caches_[layer] = caches_[from - 1] = from;
   }

@@ -12,7 +12,7 @@ class StateReader {
   // The keys, before Reader::finish_options().
   void read_options(Reader& read, const Architecture& architecture);
 
-  // Whether the layer whose names begin with `blk` has one: its tensors tell.
+  // Whether the layer with the prefix `blk` has a recurrent state; its tensors tell.
   bool has(const Reader& read, const std::string& blk) const;
   // norm(name, size): the norm of that name, as the architecture has norms.
   Sublayer read(Reader& read, const std::string& blk, uint32_t width,

@@ -65,7 +65,7 @@ TEST(LoadGemma, RefusesWhatCannotBe) {
     return [key, value](Json& config) { config[key] = value; };
   };
   EXPECT_REFUSED(load_with("gemma4-values", of("num_kv_shared_layers", 2)), "attention.shared_kv_layers",
-                 "there is none without a window whose cache layer 1 could read");
+                 "no earlier layer without a window has a KV cache that layer 1 could share");
   EXPECT_REFUSED(load_with("gemma4-inputs", of("num_kv_shared_layers", 5)), "num_kv_shared_layers",
                  "fewer than the 5 layers");
   EXPECT_REFUSED(load_with("gemma4", of("use_bidirectional_attention", "all")), "use_bidirectional_attention");

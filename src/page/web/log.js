@@ -58,7 +58,7 @@ function updateView(node) {
   renderGauge();
 }
 
-// A reader who is at the end stays there.
+// If the log is scrolled to its end, it stays there.
 function keepAtEnd(change) {
   const log = byId('log');
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
