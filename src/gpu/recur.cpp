@@ -83,17 +83,17 @@ void Forward::compute(const DeviceRecurrence& r) {
   recur(m, args);
   const bool norm = m.gated_norm.kind != model::Norm::Kind::none;
   const uint32_t size = norm ? m.norm_size : uint32_t(m.values());
-  const kernels::GatedNorm::Args normed{.y = args.y,
-                                        .x = args.y,
-                                        .gate = {gate},
-                                        .weight = {r.gated_norm.address()},
-                                        .rows = rows_.count,
-                                        .groups = uint32_t(m.values() / size),
-                                        .size = size,
-                                        .stride = r_.sizes.recurred,
-                                        .gate_stride = stride,
-                                        .epsilon = m.gated_norm.epsilon};
-  r_.recorder.launch(kernels::gated_norm_choice(norm, m.gate_first, normed), normed);
+  r_.recorder.launch(kernels::GatedNorm{.norm = norm, .gate_first = m.gate_first},
+                     {.y = args.y,
+                      .x = args.y,
+                      .gate = {gate},
+                      .weight = {r.gated_norm.address()},
+                      .rows = rows_.count,
+                      .groups = uint32_t(m.values() / size),
+                      .size = size,
+                      .stride = r_.sizes.recurred,
+                      .gate_stride = stride,
+                      .epsilon = m.gated_norm.epsilon});
 }
 
 // The first runs of a batch are those to be divided into chunks.

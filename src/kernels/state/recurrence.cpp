@@ -196,43 +196,29 @@ Grid Recurrence::grid(const Args& args) const {
   return {.x = args.heads * ((args.value + columns - 1) / columns), .y = args.run_count ? args.run_count : 1};
 }
 
-// Blocks along x have rows, along y groups.
+// A block per group of a row.
 Kernel GatedNorm::build() const {
   check_fields(*this);
   Builder<Args> k(std::string(name), threads);
   chain_start(k, chained);
-  const U32 row = k.block_id(), size = k.arg(&Args::size);
-  const U32 group = by_warp ? k.block_y() * (threads / 32) + k.warp() : k.block_y();
+  const U32 row = k.block_id(), group = k.block_y(), size = k.arg(&Args::size);
   chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
   k.when(row < k.arg(&Args::rows) && group < k.arg(&Args::groups), [&] {
     const U64 start = mul_wide(group, size), at = mul_wide(row, k.arg(&Args::stride)) + start;
     const auto x = k.arg(&Args::x) + at, y = k.arg(&Args::y) + at, weight = k.arg(&Args::weight) + start;
     const auto gate = k.arg(&Args::gate) + (mul_wide(row, k.arg(&Args::gate_stride)) + start);
-    const auto loop = [&](auto&& f) { k.loop((by_warp ? k.lane() : k.thread()) * wide, size, sharing() * wide, f); };
     const auto gated = [&](U32 i) {
-      std::vector<F32> v = load_wide(x + i, wide);
-      if (!gate_first) return v;
-      const std::vector<F32> by = load_wide(gate + i, wide);
-      for (uint32_t j = 0; j < wide; ++j) v[j] = v[j] * activate(act_silu, by[j]);
-      return v;
+      const F32 v = load(x + i);
+      return gate_first ? v * activate(act_silu, load(gate + i)) : v;
     };
-    const auto each = [&](auto&& f) {
-      loop([&](U32 i) {
-        for (const F32& v : gated(i)) f(v);
-      });
-    };
-    const auto sum = [&](F32 v) { return by_warp ? warp_sum(v) : block_sum(k, v); };
+    const auto each = [&](auto&& f) { k.loop(k.thread(), size, threads, [&](U32 i) { f(gated(i)); }); };
+    const auto sum = [&](F32 v) { return block_sum(k, v); };
     const RowNorm made = row_norm(k, norm ? norm_rms : norm_none, size, k.arg(&Args::epsilon), each, sum);
-    loop([&](U32 i) {
-      std::vector<F32> v = gated(i);
-      const std::vector<F32> weights = norm ? load_wide(weight + i, wide, {.nc = true}) : std::vector<F32>();
-      const std::vector<F32> by = gate_first ? std::vector<F32>() : load_wide(gate + i, wide);
-      for (uint32_t j = 0; j < wide; ++j) {
-        v[j] = made.of(v[j]);
-        if (norm) v[j] = v[j] * weights[j];
-        if (!gate_first) v[j] = v[j] * activate(act_silu, by[j]);
-      }
-      store_wide(y + i, v);
+    k.loop(k.thread(), size, threads, [&](U32 i) {
+      F32 v = made.of(gated(i));
+      if (norm) v = v * load(weight + i, {.nc = true});
+      if (!gate_first) v = v * activate(act_silu, load(gate + i));
+      store(y + i, v);
     });
   });
   return k.finish();
@@ -243,20 +229,8 @@ Grid GatedNorm::grid(const Args& args) const {
   if (values == 0 || args.stride < values || args.gate_stride < values)
     throw Error("{}: {} groups of {} values, with strides of {} and {}", name, args.groups, args.size, args.stride,
                 args.gate_stride);
-  for (const uint64_t bytes : {args.x.address, args.y.address, args.gate.address, args.weight.address,
-                               uint64_t(args.size) * 4, uint64_t(args.stride) * 4, uint64_t(args.gate_stride) * 4})
-    if (bytes % (wide * 4)) throw Error("{}: {} bytes, expected a multiple of {}", name, bytes, wide * 4);
-  const uint32_t at_once = by_warp ? threads / 32 : 1, blocks = (args.groups + at_once - 1) / at_once;
-  if (blocks > 65535) throw Error("{}: {} groups, {} at most", name, args.groups, 65535 * at_once);
-  return {.x = args.rows ? args.rows : 1, .y = blocks};
-}
-
-GatedNorm gated_norm_choice(bool norm, bool gate_first, const GatedNorm::Args& args) {
-  GatedNorm spec{.norm = norm, .gate_first = gate_first, .by_warp = args.size <= 512};
-  const uint64_t all = args.x.address | args.y.address | args.gate.address | args.weight.address |
-                       (args.size | args.stride | args.gate_stride) * 4ull;
-  while (spec.wide < 4 && all % (spec.wide * 8) == 0) spec.wide *= 2;
-  return spec;
+  if (args.groups > 65535) throw Error("{}: {} groups, 65535 at most", name, args.groups);
+  return {.x = args.rows ? args.rows : 1, .y = args.groups};
 }
 
 void add_recurrence_kernels(std::vector<Entry>& all) {

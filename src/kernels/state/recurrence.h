@@ -66,7 +66,7 @@ ptx::F32 step_of(ptx::Builder<Args>& k, ptx::F32 given) {
 }
 
 // y = norm(x) * weight * silu(gate) in groups of `size` values, or with gate_first norm(x * silu(gate)) * weight;
-// without a norm x * silu(gate). y may be x. A group has a block, or a warp.
+// without a norm x * silu(gate). y may be x.
 struct GatedNorm {
   static constexpr std::string_view name = "gated_norm", summary = "RMSNorm of groups of values, and a gate",
                                     lowest_target = "sm_75";
@@ -80,23 +80,17 @@ struct GatedNorm {
   };
   uint32_t norm = 1, gate_first = 0;
   uint32_t threads = 128;
-  uint32_t by_warp = 0;  // each warp of a block has a group of its own
-  uint32_t wide = 1;     // values of an access
   uint32_t chained = 0;
   auto operator<=>(const GatedNorm&) const = default;
   static auto fields() {
     using S = GatedNorm;
     using F = Field<S>;
     return std::tuple(F{"norm", &S::norm, yes_or_no()}, F{"gate_first", &S::gate_first, yes_or_no()},
-                      F{"threads", &S::threads, range(32, 1024, 32)}, F{"by_warp", &S::by_warp, yes_or_no()},
-                      F{"wide", &S::wide, one_of({1, 2, 4})}, F{"chained", &S::chained, yes_or_no()});
+                      F{"threads", &S::threads, range(32, 1024, 32)}, F{"chained", &S::chained, yes_or_no()});
   }
-  uint32_t sharing() const { return by_warp ? 32 : threads; }  // threads of a group
 
   ptx::Kernel build() const;
   ptx::Grid grid(const Args& args) const;
 };
-// How many threads take a group, and how wide accesses are, by sizes and alignment.
-GatedNorm gated_norm_choice(bool norm, bool gate_first, const GatedNorm::Args& args);
 
 }  // namespace heddle::kernels

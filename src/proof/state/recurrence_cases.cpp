@@ -26,7 +26,7 @@ Case recurrence(Recurrence spec, HeadShape shape, std::vector<uint32_t> lengths)
 
 Case gated_norm(GatedNorm spec, uint32_t rows, uint32_t groups, uint32_t size) {
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const uint32_t values = groups * size, stride = values + 2 * spec.wide, gate_stride = values + spec.wide;
+    const uint32_t values = groups * size, stride = values + 2, gate_stride = values + 1;
     const std::vector<float> x = random.normals(size_t(rows) * stride),
                              gate = random.normals(size_t(rows) * gate_stride, 2), weight = random.normals(values);
     const GatedNorm::Args args{.y = m.poisoned<float>(size_t(rows) * stride),
@@ -57,7 +57,7 @@ Case gated_norm(GatedNorm spec, uint32_t rows, uint32_t groups, uint32_t size) {
                          (spec.gate_first ? 1.0 : gate_of(i)));
         }
       }
-    check.near_relative("y", inside, want, (size / double(spec.sharing()) + 40) * 0x1p-24);
+    check.near_relative("y", inside, want, (size / double(spec.threads) + 40) * 0x1p-24);
     check.that(inside.size() == want.size(), "all values");
   };
   return {"gated_norm", fmt::format("{} rows={} groups={} size={}", field_text(spec), rows, groups, size),
@@ -85,9 +85,6 @@ void add_recurrence_cases(Sweep sweep, std::vector<Case>& cases) {
     cases.push_back(gated_norm({.gate_first = first, .threads = 64}, 2, 3, 100));
     cases.push_back(gated_norm({.norm = 0, .gate_first = first, .chained = 1}, 2, 1, 77));
   }
-  cases.push_back(gated_norm({.by_warp = 1, .wide = 4}, 3, 5, 128));
-  cases.push_back(gated_norm({.gate_first = 1, .by_warp = 1, .wide = 2, .chained = 1}, 2, 4, 38));
-  cases.push_back(gated_norm({.threads = 64, .wide = 4}, 2, 3, 520));
   cases.push_back(gated_norm({}, 0, 1, 8));
   if (sweep == Sweep::normal) return;
   for (const uint32_t rule : {ssd, delta}) {
@@ -118,22 +115,6 @@ void add_recurrence_benches(std::vector<Bench>& all) {
     };
     all.push_back(std::move(bench));
   }
-  const uint32_t rows = 2048, groups = BenchedHeads::heads, size = BenchedHeads::size, values = groups * size;
-  const auto gated_norm_args = [=](Machine& m, Random& random) {
-    return GatedNorm::Args{.y = m.poisoned<float>(size_t(rows) * values),
-                           .x = {},
-                           .gate = m.put(random.normals(size_t(rows) * values)),
-                           .weight = m.put(random.normals(values)),
-                           .rows = rows,
-                           .groups = groups,
-                           .size = size,
-                           .stride = values,
-                           .gate_stride = values,
-                           .epsilon = 1e-6f};
-  };
-  all.push_back(float_bench("gated_norm", "2048 rows of 32 x 128", GatedNorm{.by_warp = 1, .wide = 4},
-                            size_t(rows) * values, 3.0 * rows * values * 4, 0, gated_norm_args,
-                            [](GatedNorm::Args& args, ptx::DevicePtr<float> x) { args.x = x; }));
 }
 
 }  // namespace heddle::proof

@@ -36,23 +36,6 @@ TEST(GatedNorm, RefusesWhatDoesNotFit) {
   GatedNorm::Args bad = good;
   bad.stride = 15;
   EXPECT_EQ(refusal(GatedNorm{}, bad), "gated_norm: 2 groups of 8 values, with strides of 15 and 16");
-  bad = good;
-  bad.gate = {8};
-  EXPECT_EQ(refusal(GatedNorm{.wide = 2}, bad), "");
-  EXPECT_EQ(refusal(GatedNorm{.wide = 4}, bad), "gated_norm: 8 bytes, expected a multiple of 16");
-  EXPECT_EQ((GatedNorm{.by_warp = 1}.grid(good).y), 1u);
-  EXPECT_EQ((GatedNorm{.threads = 32, .by_warp = 1}.grid(good).y), 2u);
-}
-
-TEST(GatedNorm, TakesWarpsForSmallGroupsAndWideAccesses) {
-  GatedNorm::Args args{.rows = 3, .groups = 2, .size = 128, .stride = 256, .gate_stride = 260};
-  EXPECT_EQ(gated_norm_choice(true, false, args), (GatedNorm{.by_warp = 1, .wide = 4}));
-  args.gate = {8};
-  EXPECT_EQ(gated_norm_choice(false, true, args), (GatedNorm{.norm = 0, .gate_first = 1, .by_warp = 1, .wide = 2}));
-  args.size = 77;
-  EXPECT_EQ(gated_norm_choice(true, false, args), (GatedNorm{.by_warp = 1}));
-  args.size = 8192;
-  EXPECT_EQ(gated_norm_choice(true, false, args), (GatedNorm{.wide = 2}));
 }
 
 }  // namespace
