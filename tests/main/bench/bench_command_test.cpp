@@ -46,7 +46,8 @@ TEST(Bench, TimesStreamsOfAModelWithStates) {
   const Result result = heddle({"bench", folder.path().string(), "-p", "0", "-n", "8", "-b", "12", "-d", "40", "-r",
                                 "2", "--json", "--device", "cpu"});
   ASSERT_EQ(result.status, 0) << result.err;
-  for (const json& rate : json::parse(result.out)["results"][0]["runs"]) EXPECT_GT(rate, 0);
+  const json bench = json::parse(result.out);
+  for (const json& rate : bench["results"][0]["runs"]) EXPECT_GT(rate, 0);
 }
 
 TEST(Bench, PrintsATableThatFitsATerminal) {
