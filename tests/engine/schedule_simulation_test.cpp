@@ -2,7 +2,7 @@
 // alone, and none of which waits too long.
 #include <gtest/gtest.h>
 
-#include "tests/engine/simulation.h"
+#include "tests/engine/random_shape.h"
 
 namespace heddle::test::fake {
 namespace {
@@ -77,39 +77,11 @@ TEST(Simulation, SlowOnADevice) {
   for (uint64_t seed = 2; seed <= 4; ++seed) on_a_device(1500, seed);
 }
 
-// Blocks of one token, two rows, a cache that one request fills, hardly any time: every combination of limits.
-void of_every_shape(uint32_t requests, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto one_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
-  Traffic traffic{.requests = requests};
-  traffic.open = uint32_t(1 + random() % 50);
-  traffic.longest_prompt = uint32_t(1 + random() % 120);
-  traffic.longest_answer = uint32_t(1 + random() % 60);
-  traffic.context = traffic.longest_prompt + uint32_t(2 + random() % 80);
-  const uint32_t block = one_of(1u, 2u, 3u, 4u, 8u, 16u), least = traffic.longest_prompt / block + 2;
-  traffic.limits =
-      fake_limits(least + uint32_t(random() % one_of(20u, 3 * least)), block, 2 + uint32_t(random() % one_of(6u, 60u)));
-  traffic.repetition = one_of(0.0f, 0.0f, 1.0f, 4.0f);
-  traffic.fault = one_of(0.0, 0.0, 0.01);
-  traffic.penalties = one_of(true, false);
-  traffic.cancelled = one_of(0.1, 0.5);
-  traffic.throwing = one_of(0.02, 0.2);
-  traffic.options.prefix_cache = one_of(true, true, false);
-  traffic.options.speculation = engine::Speculation(random() % 3);
-  traffic.options.max_stall = one_of(0.001, 0.01, 0.05, 0.3);
-  traffic.options.max_waiting = uint32_t(1 + random() % 60);
-  traffic.clients = uint32_t(1 + random() % 4);
-  SCOPED_TRACE(fmt::format("seed {}", seed));
-  if (one_of(true, false))
-    Simulation<FakeDevice>(traffic, seed).run();
-  else
-    Simulation<>(traffic, seed).run();
-}
 TEST(Simulation, OfEveryShape) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) of_every_shape(60 / shorter, seed);
+  for (uint64_t seed = 1; seed <= 12; ++seed) RandomShape(60 / shorter, seed).run();
 }
 TEST(Simulation, SlowOfEveryShape) {
-  for (uint64_t seed = 100; seed < 130; ++seed) of_every_shape(300, seed);
+  for (uint64_t seed = 100; seed < 130; ++seed) RandomShape(300, seed).run();
 }
 
 // Long prompts and slow machines: no stream stalls longer than max_stall, from the first step on.
@@ -134,15 +106,7 @@ TEST(Simulation, SlowStalls) {
   }
 }
 
-TEST(Simulation, AllRequestsFailWithTheBackend) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    Simulation<FakeDevice> simulation({.open = uint32_t(1 + seed % 8), .unusable = 0.02}, seed);
-    const Tally tally = simulation.run();
-    EXPECT_EQ(simulation.engine().stopped(), "the end");
-    EXPECT_GT(tally.failed, 0u);
-  }
-}
+TEST(Simulation, AllRequestsFailWithTheBackend) { expect_all_fail({}, 20); }
 
 TEST(Simulation, IsTheSameEveryTime) {
   const Traffic traffic{.requests = 200, .limits = fake_limits(60, 4, 32), .fault = 0.01};

@@ -2,7 +2,7 @@
 // answers, and every answer is that of the request alone.
 #include <gtest/gtest.h>
 
-#include "tests/engine/simulation.h"
+#include "tests/engine/random_shape.h"
 
 namespace heddle::test::fake {
 namespace {
@@ -118,41 +118,10 @@ TEST(StatesSimulation, SlowOnADevice) {
   for (uint64_t seed = 2; seed <= 6; ++seed) states_on_a_device(1500, seed);
 }
 
-// Blocks of one token, two rows, a single slot, a draft with few slots, hardly any time: every combination of limits.
 void states_of_every_shape(uint32_t requests, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto one_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
-  Traffic traffic{.requests = requests};
-  traffic.open = uint32_t(1 + random() % 40);
-  traffic.longest_prompt = uint32_t(1 + random() % 200);
-  traffic.longest_answer = uint32_t(1 + random() % 60);
-  traffic.context = traffic.longest_prompt + uint32_t(2 + random() % 150);
-  const uint32_t block = one_of(1u, 2u, 3u, 4u, 8u, 16u, 32u), least = traffic.longest_prompt / block + 2;
-  traffic.limits =
-      state_limits(1 + uint32_t(random() % one_of(4u, 20u, 100u)), least + uint32_t(random() % one_of(20u, 3 * least)),
-                   block, 2 + uint32_t(random() % one_of(6u, 60u)));
-  traffic.repetition = one_of(0.0f, 1.0f, 4.0f);
-  traffic.fault = one_of(0.0, 0.0, 0.01);
-  traffic.penalties = one_of(true, false);
-  traffic.cancelled = one_of(0.1, 0.5);
-  traffic.throwing = one_of(0.02, 0.2);
-  traffic.turns = one_of(0.0, 0.5, 0.9);
-  traffic.options.prefix_cache = one_of(true, true, true, false);
-  traffic.options.speculation = Speculation(random() % 3);
-  traffic.options.max_stall = one_of(0.001, 0.01, 0.05, 0.3);
-  traffic.options.max_waiting = uint32_t(1 + random() % 60);
-  traffic.clients = uint32_t(1 + random() % 4);
-  if (one_of(true, false)) {
-    traffic.draft = fake_limits(least + uint32_t(random() % 60), block, 2 + uint32_t(random() % 60));
-    traffic.draft->state_slots = one_of(0u, 1u, 2u, 5u, 40u);
-    traffic.draft_right = one_of(0.5, 0.9, 1.0);
-  }
-  SCOPED_TRACE(fmt::format("seed {}", seed));
-  if (one_of(true, false))
-    Simulation<FakeDevice>(traffic, seed).run();
-  else
-    Simulation<>(traffic, seed).run();
-  if (::testing::Test::HasFailure()) fmt::print("with seed {}\n", seed);
+  RandomShape shape(requests, seed);
+  shape.traffic.limits.state_slots = 1 + shape.below(shape.one_of(4u, 20u, 100u));
+  shape.run();
 }
 TEST(StatesSimulation, OfEveryShape) {
   for (uint64_t seed = 1; seed <= 16; ++seed) states_of_every_shape(60 / shorter, seed);
@@ -162,15 +131,7 @@ TEST(StatesSimulation, SlowOfEveryShape) {
 }
 
 TEST(StatesSimulation, AllRequestsFailWithTheBackend) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    Traffic traffic = state_traffic(2000, state_limits(12, 200));
-    traffic.open = uint32_t(1 + seed % 8);
-    traffic.unusable = 0.02;
-    Simulation<FakeDevice> simulation(traffic, seed);
-    EXPECT_GT(simulation.run().failed, 0u);
-    EXPECT_EQ(simulation.engine().stopped(), "the end");
-  }
+  expect_all_fail(state_traffic(2000, state_limits(12, 200)), 10);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // changes the answers, and every answer is that of the request alone.
 #include <gtest/gtest.h>
 
-#include "tests/engine/simulation.h"
+#include "tests/engine/random_shape.h"
 
 namespace heddle::test::fake {
 namespace {
@@ -115,44 +115,16 @@ TEST(WindowsSimulation, SlowOnADevice) {
 
 // Windows of one token, chunks, hardly a block more than one sequence needs, with recurrent states and without.
 void windows_of_every_shape(uint32_t requests, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto one_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
-  Traffic traffic{.requests = requests};
-  traffic.open = uint32_t(1 + random() % 40);
-  traffic.longest_prompt = uint32_t(1 + random() % 200);
-  traffic.longest_answer = uint32_t(1 + random() % 60);
-  traffic.context = traffic.longest_prompt + uint32_t(2 + random() % 150);
-  traffic.window = one_of(0u, 1u, 2u, 7u, 8u, 31u, 100u, 1000u);
-  traffic.chunk = traffic.window && one_of(true, false) ? 0 : one_of(1u, 5u, 16u, 32u, 100u);
-  const uint32_t block = one_of(1u, 2u, 3u, 4u, 8u, 16u, 32u), least = traffic.longest_prompt / block + 2;
-  const uint32_t rows = 2 + uint32_t(random() % one_of(6u, 60u));
-  const uint32_t seen = model::Windows{{{traffic.window, traffic.chunk}}}.longest();
-  const uint32_t windows = (seen + rows + block - 1) / block + 1;
-  traffic.limits = window_limits(windows + uint32_t(random() % one_of(1u, 20u, 200u)),
-                                 least + uint32_t(random() % one_of(20u, 3 * least)), block, rows);
-  traffic.limits.state_slots = one_of(0u, 0u, 1u, 5u, 40u);
-  traffic.repetition = one_of(0.0f, 1.0f, 4.0f);
-  traffic.fault = one_of(0.0, 0.0, 0.01);
-  traffic.penalties = one_of(true, false);
-  traffic.cancelled = one_of(0.1, 0.5);
-  traffic.throwing = one_of(0.02, 0.2);
-  traffic.turns = one_of(0.0, 0.5, 0.9);
-  traffic.options.prefix_cache = one_of(true, true, true, false);
-  traffic.options.speculation = Speculation(random() % 3);
-  traffic.options.max_stall = one_of(0.001, 0.01, 0.05, 0.3);
-  traffic.options.max_waiting = uint32_t(1 + random() % 60);
-  traffic.clients = uint32_t(1 + random() % 4);
-  if (one_of(true, false)) {
-    traffic.draft = fake_limits(least + uint32_t(random() % 60), block, 2 + uint32_t(random() % 60));
-    if (traffic.limits.state_slots) traffic.draft->state_slots = one_of(0u, 2u, 40u);
-    traffic.draft_right = one_of(0.5, 0.9, 1.0);
-  }
-  SCOPED_TRACE(fmt::format("seed {}", seed));
-  if (one_of(true, false))
-    Simulation<FakeDevice>(traffic, seed).run();
-  else
-    Simulation<>(traffic, seed).run();
-  if (::testing::Test::HasFailure()) fmt::print("with seed {}\n", seed);
+  RandomShape shape(requests, seed);
+  Traffic& traffic = shape.traffic;
+  traffic.window = shape.one_of(0u, 1u, 2u, 7u, 8u, 31u, 100u, 1000u);
+  traffic.chunk = traffic.window && shape.one_of(true, false) ? 0 : shape.one_of(1u, 5u, 16u, 32u, 100u);
+  const uint32_t seen = model::Windows{{{traffic.window, traffic.chunk}}}.longest(),
+                 block = traffic.limits.block_tokens;
+  traffic.limits.window_blocks =
+      (seen + traffic.limits.rows + block - 1) / block + 1 + shape.below(shape.one_of(1u, 20u, 200u));
+  traffic.limits.state_slots = shape.one_of(0u, 0u, 1u, 5u, 40u);
+  shape.run();
 }
 TEST(WindowsSimulation, OfEveryShape) {
   for (uint64_t seed = 1; seed <= 20; ++seed) windows_of_every_shape(60 / shorter, seed);
@@ -162,15 +134,7 @@ TEST(WindowsSimulation, SlowOfEveryShape) {
 }
 
 TEST(WindowsSimulation, AllRequestsFailWithTheBackend) {
-  for (uint64_t seed = 1; seed <= 10; ++seed) {
-    SCOPED_TRACE(fmt::format("seed {}", seed));
-    Traffic traffic = window_traffic(2000, 15, window_limits(40, 200));
-    traffic.open = uint32_t(1 + seed % 8);
-    traffic.unusable = 0.02;
-    Simulation<FakeDevice> simulation(traffic, seed);
-    EXPECT_GT(simulation.run().failed, 0u);
-    EXPECT_EQ(simulation.engine().stopped(), "the end");
-  }
+  expect_all_fail(window_traffic(2000, 15, window_limits(40, 200)), 10);
 }
 
 }  // namespace
