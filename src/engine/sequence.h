@@ -69,7 +69,7 @@ struct Recurrent {
   struct Unconfirmed {
     uint32_t position, slot;
   };
-  std::vector<Unconfirmed> unconfirmed = {};  // copies made after batches whose results are still pending
+  std::vector<Unconfirmed> unconfirmed = {};  // copies of the state after batches with pending results
   uint32_t last = 0;                          // the position of the last one that it has taken or found
   StateSlots::Prefix tail = 0;                // the last one after generated tokens, which the next one replaces
 };

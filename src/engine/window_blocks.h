@@ -10,8 +10,8 @@
 
 namespace heddle::engine {
 
-// What such a cache has of a text is kept beside the KV block with the same tokens, which it is found by: a block of
-// windows that is evicted leaves the KV block as it is, one whose KV block is evicted goes with it.
+// A window block is found through the KV block with the same tokens. Evicting the KV block drops its window block;
+// evicting the window block leaves the KV block as it is.
 class WindowBlocks {
  public:
   static constexpr uint32_t none = model::no_block;

@@ -125,7 +125,8 @@ void keep_layers(Json& config, const SynthOptions& options) {
   if (options.layers == 0) return;
   Json& count = config.contains("n_layer") ? config["n_layer"] : config["num_hidden_layers"];
   if (options.layers > count.get<uint64_t>())
-    throw Error("{} layers of \"{}\", which has {}", options.layers, options.shape, count.get<uint64_t>());
+    throw Error("--layers: expected 1 to {} for {}, or 0 for all, found {}", count.get<uint64_t>(), options.shape,
+                static_cast<int64_t>(options.layers));
   count = options.layers;
   if (config.contains("layer_types")) {
     Json& types = config["layer_types"];

@@ -224,7 +224,7 @@ void Gpu::list_prompts(const std::vector<uint32_t>& layers) {
           .prompts = {{.rows = max_rows, .tiles = tiles, .end = max_rows}}},
          1);
   }
-  if (paths.chunks_states(max_rows))  // many sequences, whose blocks fill the SMs
+  if (paths.chunks_states(max_rows))  // with many sequences the grid fills the SMs
     list({.count = max_rows,
           .row_tables = false,
           .longest = max_rows,

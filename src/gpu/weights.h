@@ -174,7 +174,7 @@ struct DeviceLayer {
   }
 };
 
-// See model::TokenInputs, whose scale is in the norm's weights.
+// model::TokenInputs on the device, with its scale folded into the norm's weights.
 struct DeviceTokenInputs {
   Weights embedding, projection;
   DeviceNorm norm;

@@ -60,7 +60,7 @@ inline std::vector<uint32_t> kv_cache_numbers(const Model& model) {
   });
   return numbers;
 }
-// What attentions see of a text whose caches have blocks of windows.
+// How far back the attentions with window blocks see.
 struct Windows {
   struct Sight {
     uint32_t window, chunk;  // as of Attention

@@ -119,7 +119,7 @@ TEST(Synth, LeavesTheFirstLayers) {
   EXPECT_EQ(model.metadata.integer("lfm2.block_count"), 3u);
   EXPECT_NO_THROW(model.tensor("blk.2.attn_q.weight"));
   EXPECT_REFUSED(write_synthetic({.shape = "lfm2-1.2b", .layers = 17}, path),
-                 "17 layers of \"lfm2-1.2b\", which has 16");
+                 "--layers: expected 1 to 16 for lfm2-1.2b, or 0 for all, found 17");
 }
 
 TEST(Synth, UnknownShapesAreRefused) {

@@ -119,8 +119,8 @@ TEST_P(SlowPlansOfStates, TakePromptsInChunks) {
   const model::Model model = load(folder);
   BesideReference both(model, limits_, interpreted(), f16_bound);
   both.use_text(test::Fixture(GetParam()).ids);
-  both.feed({{0, 67}}, BesideReference::last);
-  both.feed({{0, 1}, {1, 32}, {2, 3}}, BesideReference::last);
+  both.feed_many({{0, 70}});
+  both.feed_many({{0, 1}, {1, 32}, {2, 3}});
   both.feed({{2, 1}, {0, 1}, {1, 1}});
 }
 INSTANTIATE_TEST_SUITE_P(All, SlowPlansOfStates,

@@ -21,6 +21,16 @@ inline double worst(const std::vector<float>& expected, const std::vector<float>
   return max / (double(*high) - *low);
 }
 
+// The root of the mean square difference, relative to the same range.
+inline double root_mean_square(const std::vector<float>& expected, const std::vector<float>& found) {
+  if (expected.size() != found.size() || expected.empty()) return std::numeric_limits<double>::infinity();
+  const auto [low, high] = std::minmax_element(expected.begin(), expected.end());
+  double sum = 0;
+  for (size_t i = 0; i < expected.size(); ++i) sum += std::pow(double(expected[i]) - found[i], 2);
+  if (std::isnan(sum)) return std::numeric_limits<double>::infinity();
+  return std::sqrt(sum / double(expected.size())) / (double(*high) - *low);
+}
+
 // The cosines between rows of `size` values; -2 where a cosine is undefined.
 inline std::vector<double> cosines(const std::vector<float>& expected, const std::vector<float>& found, size_t size) {
   if (expected.size() != found.size() || expected.empty()) return {-2};

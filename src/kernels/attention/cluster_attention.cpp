@@ -295,7 +295,7 @@ class ClusterMerge {
     F32 sum = warp_sum(softmax.sum.get(), 4), top = softmax.max.get();
     auto state = b_.states + (part * 16u + head * 2u);
     auto value = b_.values + (part * ClusterBlock::part_row + head * 8u + column);
-    // the tiles of the second part follow those of the first, whose number is a multiple of the blocks
+    // the second part's tiles follow the first's; each part has a multiple of `splits` tiles
     if (value_parts > 1)
       value = value + k_.warp() % value_parts * (b_.own_tiles() / s_.splits * b_.parts() * ClusterBlock::part_row);
     k_.when(head < b_.group, [&] {

@@ -1,6 +1,7 @@
 // A warp takes a head of q, k or v; where a norm is over all heads, a block takes all of q, of k or of v. The row is
 // read once more for what is written: it comes out of L1. A q8 cache is written from the finished row, a group at a
-// time, because a scale needs all of its values. Where values are keys, those who take a head store its values first.
+// time, because a scale needs all of its values. Where values are keys, the warp or block of a head stores its values
+// first.
 #include "kernels/attention/heads.h"
 
 #include "kernels/attention/kv_cache.h"

@@ -1,6 +1,7 @@
 // The row of the gate is read three times: twice out of L1 or L2 (a row of 16384 f32 is 64 KB).
 #include "kernels/layer/cut_gate.h"
 
+#include "kernels/layer/row_kernel.h"
 #include "kernels/spec/catalog.h"
 #include "ptx/memory.h"
 #include "ptx/warp.h"
@@ -10,12 +11,7 @@ namespace heddle::kernels {
 using namespace ptx;
 
 Kernel CutGate::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-  k.when(row < k.arg(&Args::rows), [&] {
+  return row_kernel(*this, [&](Builder<Args>& k, U32 row, U32 cols) {
     const U64 start = mul_wide(row, k.arg(&Args::in_stride));
     const auto gate = k.arg(&Args::gate) + start, up = k.arg(&Args::up) + start;
     const auto y = k.arg(&Args::y) + mul_wide(row, k.arg(&Args::y_stride));
@@ -35,14 +31,12 @@ Kernel CutGate::build() const {
     const F32 above = fma(sqrt(variance), k.arg(&Args::cutoff), rest);  // the mean
     each([&](U32 i, F32 v) { store(y + i, gate_with(k, act, max(v - mean - above, 0.0f), load(up + i))); });
   });
-  return k.finish();
 }
 
 Grid CutGate::grid(const Args& args) const {
-  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
   for (uint32_t stride : {args.y_stride, args.in_stride})
     if (args.rows > 1 && stride < args.cols) throw Error("{}: a stride of {}, but {} columns", name, stride, args.cols);
-  return {.x = args.rows ? args.rows : 1};
+  return row_grid(*this, args);
 }
 
 void add_cut_gate_kernels(std::vector<Entry>& all) { all.push_back(entry<CutGate>()); }

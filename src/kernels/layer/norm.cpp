@@ -1,8 +1,8 @@
 // RMSNorm and LayerNorm: the passes after the first read the row out of L1 or L2 (a row of 8192 f32 is 32 KB).
 #include "kernels/layer/norm.h"
 
+#include "kernels/layer/row_kernel.h"
 #include "kernels/spec/catalog.h"
-#include "kernels/spec/functions.h"
 #include "ptx/memory.h"
 
 namespace heddle::kernels {
@@ -35,12 +35,7 @@ RowNorm norm_of(Builder<typename Spec::Args>& k, const Spec& spec, uint32_t kind
 }  // namespace
 
 Kernel RmsNorm::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-  k.when(row < k.arg(&Args::rows), [&] {
+  return row_kernel(*this, [&](Builder<Args>& k, U32 row, U32 cols) {
     U64 start = mul_wide(row, cols);
     auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w);
     const RowNorm norm = norm_of(k, *this, norm_rms, x);
@@ -50,18 +45,12 @@ Kernel RmsNorm::build() const {
       store_wide(y + i, v);
     });
   });
-  return k.finish();
 }
 
 Grid RmsNorm::grid(const Args& args) const { return one_block_per_row(*this, args); }
 
 Kernel LayerNorm::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-  k.when(row < k.arg(&Args::rows), [&] {
+  return row_kernel(*this, [&](Builder<Args>& k, U32 row, U32 cols) {
     U64 start = mul_wide(row, cols);
     auto x = k.arg(&Args::x) + start, y = k.arg(&Args::y) + start, w = k.arg(&Args::w), b = k.arg(&Args::b);
     const RowNorm norm = norm_of(k, *this, norm_layer, x);
@@ -75,19 +64,13 @@ Kernel LayerNorm::build() const {
       store_wide(y + i, v);
     });
   });
-  return k.finish();
 }
 
 Grid LayerNorm::grid(const Args& args) const { return one_block_per_row(*this, args); }
 
 // The row of y is read once more for what is added: it comes out of L1.
 Kernel NormAdd::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-  k.when(row < k.arg(&Args::rows), [&] {
+  return row_kernel(*this, [&](Builder<Args>& k, U32 row, U32 cols) {
     const U64 start = mul_wide(row, cols);
     const auto h = k.arg(&Args::h) + start, y = k.arg(&Args::y) + start;
     auto each = [&](auto&& f) { k.loop(k.thread(), cols, threads, [&](U32 i) { f(load(y + i)); }); };
@@ -102,21 +85,12 @@ Kernel NormAdd::build() const {
       store(h + i, after ? result * k.arg(&Args::after) : result);
     });
   });
-  return k.finish();
 }
 
-Grid NormAdd::grid(const Args& args) const {
-  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
-  return {.x = args.rows ? args.rows : 1};
-}
+Grid NormAdd::grid(const Args& args) const { return row_grid(*this, args); }
 
 Kernel NormSum::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-  k.when(row < k.arg(&Args::rows), [&] {
+  return row_kernel(*this, [&](Builder<Args>& k, U32 row, U32 cols) {
     const U64 start = mul_wide(row, cols);
     const auto h = k.arg(&Args::h) + start, a = k.arg(&Args::a) + start, b = k.arg(&Args::b) + start;
     auto each = [&](auto&& f) { k.loop(k.thread(), cols, threads, f); };
@@ -138,21 +112,12 @@ Kernel NormSum::build() const {
       store(h + i, after ? sum * k.arg(&Args::after) : sum);
     });
   });
-  return k.finish();
 }
 
-Grid NormSum::grid(const Args& args) const {
-  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
-  return {.x = args.rows ? args.rows : 1};
-}
+Grid NormSum::grid(const Args& args) const { return row_grid(*this, args); }
 
 Kernel MatchLength::build() const {
-  check_fields(*this);
-  Builder<Args> k(std::string(name), threads);
-  chain_start(k, chained);
-  const U32 row = k.block_id(), cols = k.arg(&Args::cols);
-  chain_wait(k, chained);  // in blocks without work too: the next kernel relies on all blocks having waited
-  k.when(row < k.arg(&Args::rows), [&] {
+  return row_kernel(*this, [&](Builder<Args>& k, U32 row, U32 cols) {
     const U64 start = mul_wide(row, cols);
     const auto x = k.arg(&Args::x) + start, p = k.arg(&Args::p) + start, y = k.arg(&Args::y) + start;
     auto own = k.var(0.0f), wanted = k.var(0.0f);
@@ -165,13 +130,11 @@ Kernel MatchLength::build() const {
     const F32 factor = sqrt(block_sum(k, wanted.get()) / max(block_sum(k, own.get()), least));
     k.loop(k.thread(), cols, threads, [&](U32 i) { store(y + i, load(p + i) * factor); });
   });
-  return k.finish();
 }
 
 Grid MatchLength::grid(const Args& args) const {
-  if (args.cols == 0) throw Error("{}: rows of 0 columns", name);
   if (!(args.least > 0)) throw Error("{}: a mean square of {} at least, expected one above 0", name, args.least);
-  return {.x = args.rows ? args.rows : 1};
+  return row_grid(*this, args);
 }
 
 void add_norm_kernels(std::vector<Entry>& all) {
