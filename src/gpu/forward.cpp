@@ -54,7 +54,7 @@ void Forward::look_up(const Weights& table, uint64_t ids, float scale, uint64_t 
        .table = {table.address()},
        .ids = {ids},
        .tokens = rows_.count,
-       .cols = r_.model.width,
+       .cols = table.shape.cols,
        .vocabulary = table.shape.rows,
        .scale = scale});
 }

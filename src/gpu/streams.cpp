@@ -2,7 +2,6 @@
 // (AltUp), and a learned augmented residual (Laurel).
 #include "gpu/forward.h"
 #include "kernels/layer/altup.h"
-#include "kernels/layer/embedding.h"
 #include "kernels/layer/norm.h"
 
 namespace heddle::gpu {
@@ -20,15 +19,7 @@ void Forward::find_token_inputs(const DeviceTokenInputs& inputs) {
                                                                      .rows = rows_.count * (t.count() / t.size),
                                                                      .cols = t.size,
                                                                      .eps = inputs.norm.epsilon});
-  const kernels::TileShape& shape = inputs.embedding.shape;
-  r_.recorder.launch(kernels::Embedding{.format = uint32_t(shape.format), .tile_cols = shape.tile_cols, .add = 1},
-                     {.y = {y},
-                      .table = {inputs.embedding.address()},
-                      .ids = {r_.work.tokens.address()},
-                      .tokens = rows_.count,
-                      .cols = t.count(),
-                      .vocabulary = shape.rows,
-                      .scale = t.embedding_scale * t.scale});
+  look_up(inputs.embedding, r_.work.tokens.address(), t.embedding_scale * t.scale, y, true);
 }
 
 // work.normed is still what the attention has read.

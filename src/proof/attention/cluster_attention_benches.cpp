@@ -12,7 +12,7 @@ namespace {
 using kernels::ClusterAttention;
 
 // `clusters`: 0 for one without merging.
-Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
+Bench one_stream(ClusterAttention spec, uint32_t length, uint32_t clusters) {
   spec.chained = 1;
   spec.merge = clusters > 0;
   const bool q8 = spec.kv == kernels::kv_q8;
@@ -48,8 +48,7 @@ Bench cluster(ClusterAttention spec, uint32_t length, uint32_t clusters) {
 }
 
 // Streams of these lengths in one launch.
-Bench cluster_streams(ClusterAttention spec, uint32_t clusters, const std::vector<int32_t>& lengths,
-                      std::string shape) {
+Bench many_streams(ClusterAttention spec, uint32_t clusters, const std::vector<int32_t>& lengths, std::string shape) {
   using B = AttentionBench;
   constexpr uint32_t page = 32;
   spec.layout = kernels::kv_paged;
@@ -106,7 +105,7 @@ void add_cluster_attention_benches(std::vector<Bench>& all) {
   for (uint32_t length : {512u, 4096u, 32768u}) {
     const auto [spec, clusters] =
         kernels::cluster_choice(AttentionBench::head_dim, AttentionBench::kv_heads, 1, length, AttentionBench::sms);
-    all.push_back(cluster(spec, length, spec.merge ? clusters : 0));
+    all.push_back(one_stream(spec, length, spec.merge ? clusters : 0));
   }
   auto streams = [&](uint32_t count, uint32_t shortest, uint32_t longest) {
     std::vector<int32_t> lengths;
@@ -114,8 +113,8 @@ void add_cluster_attention_benches(std::vector<Bench>& all) {
       lengths.push_back(int32_t(shortest + (longest - shortest) * (i * 29 % count) / count));
     const auto [spec, clusters] = kernels::cluster_choice(AttentionBench::head_dim, AttentionBench::kv_heads, count,
                                                           longest, AttentionBench::sms);
-    all.push_back(cluster_streams(spec, clusters, lengths,
-                                  fmt::format("{} streams of {} to {} positions", count, shortest, longest)));
+    all.push_back(many_streams(spec, clusters, lengths,
+                               fmt::format("{} streams of {} to {} positions", count, shortest, longest)));
   };
   streams(64, 576, 577);
   streams(64, 64, 1088);
@@ -137,7 +136,7 @@ void add_cluster_attention_benches(std::vector<Bench>& all) {
                                   .stages = stages,
                                   .warps = warps,
                                   .ahead = ahead};
-      all.push_back(cluster(q8 ? kernels::as_q8(spec) : spec, 4096, clusters));
+      all.push_back(one_stream(q8 ? kernels::as_q8(spec) : spec, 4096, clusters));
     }
 }
 
