@@ -248,6 +248,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   if (task.generates()) metrics_.completion_tokens.add(double(s.generated));
   const Timing timing = s.timing_at(now());
   if (task.generates()) metrics_.request_seconds.add(timing.queue + timing.prompt + timing.generating);
+  update_gauges();
   const bool computed = finish_reason == FinishReason::stop;
   emit(task, {.request = task.id,
               .index = s.index,
@@ -262,6 +263,23 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .rank_score = computed && task.request.rank ? model::rank_score(task.results.labels()) : 0,
               .timing = timing,
               .steps = s.steps});
+}
+
+// After each step, and before the end of a completion is told, so that its receiver finds the gauges without it.
+void Engine::State::update_gauges() {
+  metrics_.waiting = schedule_.waiting();
+  metrics_.running = schedule_.running().size();
+  metrics_.preemptions = schedule_.preemptions();
+  metrics_.draft_faults = draft_ ? draft_->faults() : 0;
+  metrics_.blocks_cached = cache_.blocks().cached();
+  metrics_.blocks_in_use = cache_.blocks().count() - cache_.blocks().free();
+  metrics_.windows_cached = cache_.windows().cached();
+  metrics_.windows_in_use = cache_.windows().count() - cache_.windows().free();
+  metrics_.slots_in_use = cache_.slots().count() - cache_.slots().free();
+  metrics_.snapshots = cache_.slots().snapshots();
+  metrics_.snapshots_taken = cache_.slots().kept();
+  metrics_.snapshots_found = cache_.snapshots_found();
+  metrics_.snapshots_dropped = cache_.slots().dropped();
 }
 
 // The request wanted nothing but its prompt, which is computed.

@@ -43,6 +43,7 @@ class Engine::State {
   // engine.cpp: how completions end
   void request_end(Sequence& s, FinishReason finish_reason, const std::string& reason);
   bool end_requested();
+  void update_gauges();
   void end(Sequence& s, FinishReason finish_reason, const std::string& reason = {});
   void end_after_prompt(Task& task);
   void emit(Task& task, const Event& event);

@@ -38,19 +38,7 @@ bool Engine::State::step() {
   for (Sequence* s : in_step_) leave_step(*s);
   in_step_.clear();
   remove_ended();
-  metrics_.waiting = schedule_.waiting();
-  metrics_.running = schedule_.running().size();
-  metrics_.preemptions = schedule_.preemptions();
-  metrics_.draft_faults = draft_ ? draft_->faults() : 0;
-  metrics_.blocks_cached = cache_.blocks().cached();
-  metrics_.blocks_in_use = cache_.blocks().count() - cache_.blocks().free();
-  metrics_.windows_cached = cache_.windows().cached();
-  metrics_.windows_in_use = cache_.windows().count() - cache_.windows().free();
-  metrics_.slots_in_use = cache_.slots().count() - cache_.slots().free();
-  metrics_.snapshots = cache_.slots().snapshots();
-  metrics_.snapshots_taken = cache_.slots().kept();
-  metrics_.snapshots_found = cache_.snapshots_found();
-  metrics_.snapshots_dropped = cache_.slots().dropped();
+  update_gauges();
   return worked;
 }
 

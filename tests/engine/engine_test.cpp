@@ -46,6 +46,18 @@ TEST(Engine, ManyAtOnceAreComputedTogether) {
   EXPECT_LT(fixture.backend.batches, 16u);
 }
 
+TEST(Engine, TheReceiverOfAnEndFindsItCounted) {
+  EngineFixture<> fixture(fake_limits(64));
+  for (uint32_t i = 0; i < 3; ++i)
+    fixture.submit(seeded(some_tokens(3, i), 5 + i, i), [&, left = 2 - i](const engine::Event& event) {
+      if (event.finish_reason == FinishReason::none) return;
+      EXPECT_EQ(fixture.metrics().running, left);
+      EXPECT_EQ(fixture.metrics().blocks_in_use > 0, left > 0);
+      EXPECT_EQ(fixture.metrics().finished[size_t(FinishReason::length)], 3u - left);
+    });
+  fixture.run();
+}
+
 TEST(Engine, ASingleTokenIsAPrompt) {
   EngineFixture<> fixture(fake_limits(64));
   fixture.submit(greedy({5}, 1));

@@ -3,30 +3,25 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "main/bench/bench_command.h"
 #include "main/bench/serve_sim.h"
+#include "tests/support/folder.h"
 #include "tests/support/refused.h"
 
 namespace heddle {
 namespace {
 
 struct ReportFile {
-  ReportFile() : path(testing::TempDir() + "heddle-report.html") { std::filesystem::remove(path); }
-  ~ReportFile() { std::filesystem::remove(path); }
-  std::string text() const {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string text() const { return test::contents(path); }
   nlohmann::json data() const {
     const std::string all = text(), begin = "id=\"data\">";
     const size_t at = all.find(begin) + begin.size();
     return nlohmann::json::parse(all.substr(at, all.find("</script>", at) - at));
   }
-  const std::string path;
+  const test::Folder folder;
+  const std::string path = folder.file("report.html").string();
 };
 
 TEST(HtmlReports, ThePlaceIsCheckedFirst) {
