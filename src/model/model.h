@@ -123,8 +123,9 @@ struct Attention {
   std::optional<Laurel> laurel;
   Matrix output;
   Vector output_bias;
-  Norm output_norm;    // applied before the result is added to the residual
-  Norm residual_norm;  // of the residual stream, after the result was added
+  Norm output_norm;      // applied before the result is added to the residual
+  Norm residual_norm;    // of the residual stream, after the result was added
+  bool partial = false;  // the result is one rank's part of a sum over all ranks, before its norms (shard.h)
 
   bool fills_cache() const { return latent || k; }
   // Whether the values of a token are the beginning of its keys, and have no place of their own in the cache.
@@ -167,6 +168,7 @@ struct FeedForward {
   Norm output_norm;               // applied before the result is added to the residual
   Norm residual_norm;             // of the residual stream, after the result was added
   bool to_other_streams = false;  // the result is added to the other streams (Altup), not to the residual
+  bool partial = false;           // as of Attention
 };
 
 // How a mixture picks experts from the router's logits, and weighs them.
@@ -209,6 +211,9 @@ struct Mixture {
   Vector shared_router;  // the shared expert's weight is sigmoid(shared_router . x); empty: 1
   Norm output_norm;      // of the sum, before it is added to the residual
   Norm residual_norm;    // of the residual stream, after the result was added
+  bool partial = false;  // as of Attention
+  // The experts here are those from this one on, of all that the router picks from; others are other ranks'.
+  uint32_t first_expert = 0;
 };
 
 // A causal convolution of each channel with its last inputs; before the first token they are 0.
@@ -246,6 +251,7 @@ struct Recurrence {
   bool gate_first = false;
   Matrix output;
   Norm output_norm, residual_norm;  // as of Attention
+  bool partial = false;             // as of Attention
 
   uint32_t key_head(uint32_t head) const { return tiled ? head % key_heads : head / (heads / key_heads); }
   uint64_t values() const { return uint64_t(heads) * value; }
@@ -264,6 +270,7 @@ struct ShortConvolution {
   Convolution convolution;
   Matrix output;
   Norm output_norm, residual_norm;  // as of Attention
+  bool partial = false;             // as of Attention
 };
 
 // A step of alternating updates (AltUp): beside the residual stream x there are `others` more. Other sublayers neither
@@ -390,6 +397,8 @@ struct Model {
   std::vector<Layer> layers;
   Norm norm;
   Matrix output;  // the embedding, where the two are tied; absent: the model has no logits
+  // Rows of the output matrix that each rank has (shard.h), of which `output` are this one's; empty: it has all.
+  std::vector<uint64_t> output_parts;
   Vector output_bias;
   float logit_scale = 1, logit_softcap = 0;
   Pooling pooling = Pooling::mean;
