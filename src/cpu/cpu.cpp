@@ -124,6 +124,41 @@ void Cpu::copy_window_block(uint32_t from, uint32_t to) {
     if (of_windows_[i]) caches_[i].copy(from, to);
 }
 
+uint64_t Cpu::kv_part_bytes(model::KvPart part) const {
+  if (part == model::KvPart::state) return recurrent_.slot_bytes();
+  uint64_t bytes = 0;
+  each_cache(part, [&](const KvCache& cache) { bytes += cache.block_bytes(); });
+  return bytes;
+}
+
+void Cpu::read_kv(std::span<const model::KvRead> reads) {
+  for (const auto& [from, to] : reads) {
+    model::check_kv_span(*this, limits_, from, to.size());
+    if (from.part == model::KvPart::state) {
+      std::ranges::copy(recurrent_.slot(from.index), to.begin());
+      continue;
+    }
+    uint8_t* at = to.data();
+    each_cache(from.part, [&](const KvCache& cache) {
+      cache.read(from.index, at);
+      at += cache.block_bytes();
+    });
+  }
+}
+
+void Cpu::write_kv(model::KvPlace place, std::span<const uint8_t> bytes) {
+  model::check_kv_span(*this, limits_, place, bytes.size());
+  if (place.part == model::KvPart::state) {
+    std::ranges::copy(bytes, recurrent_.slot(place.index).begin());
+    return;
+  }
+  const uint8_t* at = bytes.data();
+  each_cache(place.part, [&](KvCache& cache) {
+    cache.write(place.index, at);
+    at += cache.block_bytes();
+  });
+}
+
 void Cpu::make_caches() {
   const std::vector<uint32_t> numbers = model::kv_cache_numbers(model_);
   const std::vector<bool> of_windows = model::kv_caches_of_windows(model_);

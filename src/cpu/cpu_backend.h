@@ -1,5 +1,6 @@
 // The fast backend: what its files share. Each verb is a few phases of the team.
 #pragma once
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,22 @@ class Cpu : public model::Backend {
   void copy_block(uint32_t from, uint32_t to) override;
   void copy_window_block(uint32_t from, uint32_t to) override;
   void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
+  std::string kv_layout() const override { return exact_ ? "cpu, exact" : "cpu"; }
+  uint64_t kv_part_bytes(model::KvPart part) const override;
+  void read_kv(std::span<const model::KvRead> reads) override;
+  void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override;
 
  private:
   void make_caches();
+  // f(cache) for each cache with such blocks, once where attentions share one.
+  void each_cache(model::KvPart part, auto&& f) const {
+    for (size_t i = 0; i < caches_.size(); ++i) {
+      const auto is_same = [&](const KvCache& other) { return other.is_in_memory_of(caches_[i]); };
+      if (of_windows_[i] == (part == model::KvPart::window) &&
+          std::none_of(caches_.begin(), caches_.begin() + long(i), is_same))
+        f(const_cast<KvCache&>(caches_[i]));
+    }
+  }
   // Rows for the largest sublayer of each kind, in the forms that their weights need.
   void make_rows();
 

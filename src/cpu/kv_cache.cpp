@@ -102,4 +102,16 @@ void KvCache::copy(uint32_t from, uint32_t to) {
   if (value_bytes) std::memcpy(values_->data() + to * value_bytes, values_->data() + from * value_bytes, value_bytes);
 }
 
+void KvCache::read(uint32_t block, uint8_t* to) const {
+  const uint64_t key_bytes = kv_heads_ * key_bytes_, value_bytes = kv_heads_ * value_bytes_;
+  std::memcpy(to, keys_->data() + block * key_bytes, key_bytes);
+  if (value_bytes) std::memcpy(to + key_bytes, values_->data() + block * value_bytes, value_bytes);
+}
+
+void KvCache::write(uint32_t block, const uint8_t* from) {
+  const uint64_t key_bytes = kv_heads_ * key_bytes_, value_bytes = kv_heads_ * value_bytes_;
+  std::memcpy(keys_->data() + block * key_bytes, from, key_bytes);
+  if (value_bytes) std::memcpy(values_->data() + block * value_bytes, from + key_bytes, value_bytes);
+}
+
 }  // namespace heddle::cpu

@@ -21,6 +21,11 @@ class KvCache {
   // in the keys are not read.
   void put(const Isa& isa, uint32_t kv_head, uint32_t block, uint32_t token, const float* keys, const float* values);
   void copy(uint32_t from, uint32_t to);
+  // A block as bytes: its keys, then its values.
+  uint64_t block_bytes() const { return kv_heads_ * (key_bytes_ + value_bytes_); }
+  void read(uint32_t block, uint8_t* to) const;
+  void write(uint32_t block, const uint8_t* from);
+  bool is_in_memory_of(const KvCache& other) const { return keys_ == other.keys_; }
   KvBlock block(uint32_t index, uint32_t kv_head, uint32_t first) const;
   const AttendHead& head() const { return head_; }
 

@@ -1,6 +1,7 @@
 // The reference backend: each verb as the formulas have it, row by row.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -173,7 +174,51 @@ class Reference : public Backend {
   void copy_window_block(uint32_t from, uint32_t to) override { copy_blocks(true, limits_.window_blocks, from, to); }
   void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
 
+  std::string kv_layout() const override { return "reference"; }
+  uint64_t kv_part_bytes(KvPart part) const override {
+    if (part == KvPart::state) return recurrent_.slot_bytes();
+    uint64_t values = 0;
+    for (const ReferenceKv& cache : caches_)
+      if (cache.of_windows == (part == KvPart::window))
+        values += (cache.keys.size() + cache.values.size()) / blocks_of(part);
+    return values * sizeof(float);
+  }
+  void read_kv(std::span<const KvRead> reads) override {
+    for (const auto& [from, to] : reads) {
+      check_kv_span(*this, limits_, from, to.size());
+      if (from.part == KvPart::state) {
+        recurrent_.read(from.index, to);
+        continue;
+      }
+      uint8_t* at = to.data();
+      each_part(from, [&](float* values, size_t count) {
+        std::memcpy(at, values, count * sizeof(float));
+        at += count * sizeof(float);
+      });
+    }
+  }
+  void write_kv(KvPlace place, std::span<const uint8_t> bytes) override {
+    check_kv_span(*this, limits_, place, bytes.size());
+    if (place.part == KvPart::state) return recurrent_.write(place.index, bytes);
+    const uint8_t* at = bytes.data();
+    each_part(place, [&](float* values, size_t count) {
+      std::memcpy(values, at, count * sizeof(float));
+      at += count * sizeof(float);
+    });
+  }
+
  private:
+  uint32_t blocks_of(KvPart part) const { return part == KvPart::window ? limits_.window_blocks : limits_.kv_blocks; }
+  // f(values, count) for the keys and values of a block in each cache that it is in.
+  void each_part(KvPlace place, auto&& f) {
+    for (ReferenceKv& cache : caches_) {
+      if (cache.of_windows != (place.part == KvPart::window)) continue;
+      for (Vector* all : {&cache.keys, &cache.values}) {
+        const size_t size = all->size() / blocks_of(place.part);
+        if (size) f(all->data() + place.index * size, size);
+      }
+    }
+  }
   // What the final norm makes of a row.
   Vector result_of(uint32_t row) const {
     return next_head(model_) ? results_.at(row) : normalised(model_.norm, x_.at(row));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "base/error.h"
@@ -168,6 +169,22 @@ std::vector<Vector> ReferenceStates::before(const NextHead& head, const std::vec
 void ReferenceStates::copy(uint32_t from, uint32_t to) {
   check(from < slots_.size() && to < slots_.size(), "slots of states");
   if (from != to) slots_[to] = slots_[from];
+}
+
+uint64_t ReferenceStates::slot_bytes() const {
+  return places_.empty() || slots_.empty() ? 0 : slots_[0].state.size() * sizeof(float) + sizeof slots_[0].position;
+}
+
+void ReferenceStates::read(uint32_t slot, std::span<uint8_t> to) const {
+  const auto& [state, position] = slots_.at(slot);
+  std::memcpy(to.data(), state.data(), state.size() * sizeof(float));
+  std::memcpy(to.data() + state.size() * sizeof(float), &position, sizeof position);
+}
+
+void ReferenceStates::write(uint32_t slot, std::span<const uint8_t> from) {
+  auto& [state, position] = slots_.at(slot);
+  std::memcpy(state.data(), from.data(), state.size() * sizeof(float));
+  std::memcpy(&position, from.data() + state.size() * sizeof(float), sizeof position);
 }
 
 }  // namespace heddle::cpu

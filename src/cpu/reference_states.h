@@ -1,6 +1,7 @@
 // Sublayers with a recurrent state in the reference backend: the formulas, row by row, with the states of all slots.
 #pragma once
 #include <map>
+#include <span>
 #include <vector>
 
 #include "model/backend.h"
@@ -19,6 +20,11 @@ class ReferenceStates {
   // Of each row, the one before it in its sequence; h: the rows after which those of the next batch come.
   std::vector<model::Vector> before(const model::NextHead& head, const std::vector<model::Vector>& h);
   void copy(uint32_t from, uint32_t to);
+
+  // A slot as bytes: its state, and the position that comes next. 0: the model has none.
+  uint64_t slot_bytes() const;
+  void read(uint32_t slot, std::span<uint8_t> to) const;
+  void write(uint32_t slot, std::span<const uint8_t> from);
 
  private:
   // The state of a sublayer before a row; that of a first position is empty.

@@ -4,6 +4,7 @@
 // batches; heads, and columns of heads, are divided among the threads.
 #pragma once
 #include <map>
+#include <span>
 #include <vector>
 
 #include "cpu/layers.h"
@@ -24,6 +25,10 @@ class RecurrentStates {
   // Of each row of `rows`, the one before it in its sequence, to `out`.
   void shift(const model::NextHead& head, const Rows& rows, Rows& out);
   void copy(uint32_t from, uint32_t to);
+  std::span<uint8_t> slot(uint32_t index) const {  // as bytes; empty: the model has no states
+    return {states_.data() + index * slot_bytes(), slot_bytes()};
+  }
+  uint64_t slot_bytes() const { return slots_ ? slot_values_ * sizeof(float) : 0; }
 
  private:
   struct Sequence {

@@ -38,6 +38,16 @@ class Staging {
   size_t used_ = 0;
 };
 
+// Pinned memory between the cache and the host: slots of equal size, each with the copies that it is still needed for.
+struct KvStaging {
+  struct Slot {
+    cuda::PinnedBuffer pinned;
+    cuda::Event copied;
+  };
+  std::vector<Slot> slots;
+  size_t next = 0;
+};
+
 class Gpu : public model::Backend {
  public:
   Gpu(const model::Model& model, const model::Limits& limits, const Options& options);
@@ -67,6 +77,10 @@ class Gpu : public model::Backend {
   void copy_block(uint32_t from, uint32_t to) override;
   void copy_window_block(uint32_t from, uint32_t to) override;
   void copy_state(uint32_t from, uint32_t to) override;
+  std::string kv_layout() const override { return options_.exact ? "gpu, exact" : "gpu"; }
+  uint64_t kv_part_bytes(model::KvPart part) const override;
+  void read_kv(std::span<const model::KvRead> reads) override;
+  void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override;
   bool usable() const override { return !context_.lost(); }
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
@@ -164,6 +178,11 @@ class Gpu : public model::Backend {
   void wait_for_logits();
   void read_states();
 
+  // --- kv_bytes.cpp
+  // f(address, bytes) for each contiguous part of what a place keeps.
+  void each_kv_part(model::KvPlace place, auto&& f) const;
+  size_t kv_staging_slots();  // of which each has the bytes of any place
+
   // --- pick.cpp
   PickKind kind_of(std::span<const std::optional<model::Picking>> pickings) const;
   bool picks(size_t output) const { return !picks_.empty() && picks_[output]; }  // on the device
@@ -199,6 +218,7 @@ class Gpu : public model::Backend {
   Recorder recorder_;
   std::optional<Forward> forward_;
   std::optional<Staging> staging_;
+  KvStaging kv_staging_;                       // empty until bytes of the cache are read or written
   model::BlockTables tables_, window_tables_;  // as they are on the device
 
   const model::Batch* batch_ = nullptr;  // until its last verb

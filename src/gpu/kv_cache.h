@@ -33,6 +33,15 @@ class KvCache {
     }
   }
 
+  // A block as bytes: keys, their scales, values, their scales. f(address, bytes) for each of these.
+  void each_part(uint32_t block, auto&& f) const {
+    for (const Rows* rows : {&keys_, &values_}) {
+      if (rows->buffer.bytes() == 0) continue;
+      f(rows->buffer.address() + block * rows->sizes.values, rows->sizes.values);
+      if (rows->sizes.scales) f(rows->scales() + block * rows->sizes.scales, rows->sizes.scales);
+    }
+  }
+
   // The device memory of all caches.
   static uint64_t bytes(const model::Model& model, const model::Limits& limits) {
     uint64_t total = 0;

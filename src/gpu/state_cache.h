@@ -30,6 +30,12 @@ class StateCache {
     part(heads_, sizes_.heads);
   }
 
+  // A slot as bytes: inputs, then heads. f(address, bytes) for both.
+  void each_part(uint32_t slot, auto&& f) const {
+    if (inputs_.bytes()) f(inputs_.address() + slot * sizes_.inputs * 4, sizes_.inputs * 4);
+    if (heads_.bytes()) f(heads_.address() + slot * sizes_.heads * 4, sizes_.heads * 4);
+  }
+
   // The device memory of the states of all sublayers.
   static uint64_t bytes(const model::Model& model, const model::Limits& limits) {
     uint64_t total = 0;

@@ -234,6 +234,21 @@ struct SplitTimes {
   double wait = 0;    // for the device, with the launch of what is waited for
 };
 
+// What a cache keeps of texts, in places that have numbers.
+enum class KvPart : uint8_t {
+  block,   // of the KV cache
+  window,  // a block of the caches of windows
+  state,   // a slot of recurrent states
+};
+struct KvPlace {
+  KvPart part;
+  uint32_t index;
+};
+struct KvRead {
+  KvPlace from;
+  std::span<uint8_t> to;
+};
+
 // Verbs may return before the device is done.
 class Backend {
  public:
@@ -284,6 +299,15 @@ class Backend {
   // Copies the recurrent states of all layers from the first slot to the second, in order with batches: after every
   // batch begun so far, even if its result is still pending, and before the next one.
   virtual void copy_state(uint32_t, uint32_t) { check(false, "a backend for models with recurrent states"); }
+  // What a place keeps, over all layers, as bytes that any other place of that part can get, of this backend or of one
+  // with an equal name of their layout, model, and limits but for the numbers of places. kv_layout() is empty, and
+  // kv_part_bytes() 0, where the backend has no such bytes.
+  virtual std::string kv_layout() const { return {}; }
+  virtual uint64_t kv_part_bytes(KvPart) const { return 0; }
+  // In order with batches, as copy_state(). read_kv() waits for the bytes; those of write_kv() are copied. Spans are
+  // kv_part_bytes() long.
+  virtual void read_kv(std::span<const KvRead>) { check(false, "a backend with bytes of its cache"); }
+  virtual void write_kv(KvPlace, std::span<const uint8_t>) { check(false, "a backend with bytes of its cache"); }
   // False after a fault that nothing can be computed after.
   virtual bool usable() const { return true; }
   // Of the kernels since it was last asked, where the backend was told to keep them.
@@ -291,6 +315,15 @@ class Backend {
   // Since it was last asked, of a backend made of two.
   virtual std::optional<SplitTimes> split_times() { return {}; }
 };
+
+// Throws std::logic_error unless the place is one of the limits, and the bytes are those of its part.
+inline void check_kv_span(const Backend& backend, const Limits& limits, KvPlace place, size_t bytes) {
+  const uint32_t count = place.part == KvPart::block    ? limits.kv_blocks
+                         : place.part == KvPart::window ? limits.window_blocks
+                                                        : limits.state_slots;
+  check(place.index < count, "a place of the cache");
+  check(bytes == backend.kv_part_bytes(place.part), "as many bytes as the place has");
+}
 
 // A layer of a forward pass: the order of its verbs, for a backend or for what a backend records.
 void run_layer(const Model& model, uint32_t layer, auto& verbs) {

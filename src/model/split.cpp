@@ -131,6 +131,35 @@ class Split : public Backend {
     for (Side& part : parts_)
       if (has_states(part.model)) part.backend->copy_state(from, to);
   }
+  // The device's bytes, then the host's.
+  std::string kv_layout() const override {
+    std::string all = fmt::format("split {} and {} at ", on(Place::device).kv_layout(), on(Place::host).kv_layout());
+    for (const std::vector<Place>& places : placement_.sublayers) {
+      for (const Place place : places) all += place == Place::device ? 'd' : place == Place::host ? 'h' : 'v';
+      all += ' ';
+    }
+    return all;
+  }
+  uint64_t kv_part_bytes(KvPart part) const override {
+    return on(Place::device).kv_part_bytes(part) + on(Place::host).kv_part_bytes(part);
+  }
+  void read_kv(std::span<const KvRead> reads) override {
+    std::vector<KvRead> of_device, of_host;
+    for (const auto& [from, to] : reads) {
+      const uint64_t own = on(Place::device).kv_part_bytes(from.part);
+      check(to.size() == kv_part_bytes(from.part), "as many bytes as the place has");
+      if (own) of_device.push_back({from, to.first(own)});
+      if (own < to.size()) of_host.push_back({from, to.subspan(own)});
+    }
+    if (!of_device.empty()) on(Place::device).read_kv(of_device);
+    if (!of_host.empty()) on(Place::host).read_kv(of_host);
+  }
+  void write_kv(KvPlace place, std::span<const uint8_t> bytes) override {
+    const uint64_t own = on(Place::device).kv_part_bytes(place.part);
+    check(bytes.size() == kv_part_bytes(place.part), "as many bytes as the place has");
+    if (own) on(Place::device).write_kv(place, bytes.first(own));
+    if (own < bytes.size()) on(Place::host).write_kv(place, bytes.subspan(own));
+  }
   bool usable() const override { return on(Place::device).usable() && on(Place::host).usable(); }
   std::vector<KernelTime> kernel_times() override { return on(Place::device).kernel_times(); }
   std::optional<SplitTimes> split_times() override { return std::exchange(times_, {}); }

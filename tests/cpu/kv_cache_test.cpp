@@ -65,6 +65,61 @@ TEST(CpuKv, CopiedBlocksDiverge) {
   }
 }
 
+// 40 tokens, of which two blocks and the windows that later tokens see go to other places of another backend, as bytes.
+void expect_bytes_move(const model::Model& model, const MakeBackend& make, Limits limits) {
+  limits.window_blocks = 6;
+  const auto one = make(model, limits), other = make(model, limits);
+  EXPECT_EQ(one->kv_layout(), other->kv_layout());
+  const auto feed = [&](model::Backend& backend, uint32_t from, uint32_t to, const std::vector<uint32_t>& blocks,
+                        const std::vector<uint32_t>& windows) {
+    model::Batch batch{.blocks = {blocks}, .window_blocks = {windows}, .outputs = {to - from - 1}};
+    for (uint32_t i = from; i < to; ++i) {
+      batch.tokens.push_back(i * 37 % model.vocabulary);
+      batch.positions.push_back(i);
+      batch.sequences.push_back(0);
+    }
+    model::forward(model, backend, batch);
+    const std::span<const float> logits = backend.result().logits;
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  feed(*one, 0, 32, {2, 5, 1}, {4, 1, 0});
+  feed(*other, 0, 48, {7, 6, 4}, {0, 2, 5});  // what is overwritten
+  const auto move = [&](model::KvPlace from, model::KvPlace to) {
+    std::vector<uint8_t> bytes(one->kv_part_bytes(from.part));
+    EXPECT_GT(bytes.size(), 0u);
+    const model::KvRead read{from, bytes};
+    one->read_kv({&read, 1});
+    other->write_kv(to, bytes);
+  };
+  using enum model::KvPart;
+  move({block, 2}, {block, 7});
+  move({block, 5}, {block, 0});
+  move({window, 1}, {window, 5});
+  EXPECT_EQ(feed(*other, 32, 48, {7, 0, 1}, {model::no_block, 5, 3}), feed(*one, 32, 48, {2, 5, 1}, {4, 1, 0}));
+  std::vector<uint8_t> bytes(one->kv_part_bytes(block));
+  EXPECT_THROW(one->write_kv({block, limits.kv_blocks}, bytes), std::logic_error);
+  EXPECT_THROW(one->write_kv({block, 0}, std::span(bytes).first(bytes.size() - 1)), std::logic_error);
+  EXPECT_THROW(one->write_kv({window, limits.window_blocks}, bytes), std::logic_error);
+}
+
+TEST(CpuKv, BytesOfBlocksMove) {
+  Builder builder({.layers = 3, .head = 40});
+  model::Model& model = builder.model();
+  model.layers[1].get<model::Attention>().window = 12;
+  for (const Limits& limits : {in_f16, in_q8})
+    for (const MakeBackend& make : {fast(false), fast(true), MakeBackend(cpu::make_reference)}) {
+      expect_bytes_move(model, make, limits);
+      for (const uint32_t layers : {0u, 1u, 2u})
+        expect_bytes_move(
+            model,
+            [&](const model::Model& whole, const Limits& of) {
+              const auto part = [&](const model::Model& m) { return make(m, of); };
+              return model::make_split(whole, model::Placement::first_layers(whole, layers), part, part);
+            },
+            limits);
+    }
+}
+
 // Both keep the same int8; only the order of sums differs.
 TEST(CpuKv, Q8IsThatOfTheReference) {
   for (const uint32_t head : {32u, 64u, 96u, 128u, 5u, 33u, 80u}) {

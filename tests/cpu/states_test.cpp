@@ -144,6 +144,32 @@ TEST_P(States, ACopyContinuesAsTheStateItWasMadeOf) {
   }
 }
 
+TEST_P(States, BytesContinueInAnotherBackend) {
+  for (const MakeBackend& make : backends()) {
+    const Ids first = some_ids(5, 11), more = some_ids(6, 9);
+    Sequences one(model, make), other(model, make);
+    one.step({{1, first}}, false);
+    other.step({{2, some_ids(8, 20)}, {3, some_ids(9, 5)}}, true);
+    ASSERT_EQ(one.backend().kv_layout(), other.backend().kv_layout());
+    const auto move = [&](model::KvPlace from, model::KvPlace to) {
+      std::vector<uint8_t> bytes(one.backend().kv_part_bytes(from.part));
+      EXPECT_TRUE(!bytes.empty() || from.part == model::KvPart::block);
+      const model::KvRead read{from, bytes};
+      one.backend().read_kv({&read, 1});
+      other.backend().write_kv(to, bytes);
+    };
+    for (uint32_t i = 0; i < Sequences::blocks_each; ++i)
+      move({model::KvPart::block, Sequences::blocks_each + i}, {model::KvPart::block, 2 * Sequences::blocks_each + i});
+    move({model::KvPart::state, one.slots[1]}, {model::KvPart::state, other.slots[2]});
+    other.length[2] = one.length[1];
+    other.logits[2] = one.logits[1];
+    other.step({{2, more}}, false);
+    Ids all = first;
+    all.insert(all.end(), more.begin(), more.end());
+    EXPECT_EQ(other.logits[2], alone(make, all));
+  }
+}
+
 TEST_P(States, ASlotIsOfOneSequence) {
   for (const MakeBackend& make : backends()) {
     Sequences sequences(model, make);

@@ -137,6 +137,27 @@ TEST_F(KvCaches, ABlockIsCopiedInAllLayers) {
         const size_t block = j / buffers[i].block, from = block == 63 ? 5 : block == 1 ? 0 : block;
         ASSERT_EQ(buffers[i].at[j], uint8_t(from * 3 + i)) << i << " " << j;
       }
+    // as bytes: buffer after buffer, through pinned memory, and more at once than there are slots of it
+    using model::KvPart;
+    const size_t bytes = backend->kv_part_bytes(KvPart::block);
+    EXPECT_EQ(bytes * 64, model::kv_bytes(wide.model, limits));
+    EXPECT_EQ(backend->kv_part_bytes(KvPart::window), 0u);
+    EXPECT_EQ(backend->kv_part_bytes(KvPart::state), 0u);
+    std::vector<std::vector<uint8_t>> read(11, std::vector<uint8_t>(bytes));
+    std::vector<model::KvRead> reads;
+    for (uint32_t i = 0; i < read.size(); ++i) reads.push_back({{KvPart::block, 20 + i}, read[i]});
+    backend->read_kv(reads);
+    for (uint32_t i = 0; i < read.size(); ++i) {
+      EXPECT_EQ(std::count(read[i].begin(), read[i].end(), uint8_t((20 + i) * 3)), ptrdiff_t(buffers[0].block));
+      backend->write_kv({KvPart::block, 40 + i}, read[i]);
+    }
+    for (size_t i = 0; i < buffers.size(); ++i)
+      for (size_t j = 0; j < 64 * buffers[i].block; ++j) {
+        const size_t block = j / buffers[i].block, from = block >= 40 && block < 51 ? block - 20 : block;
+        if (block == 63 || block == 1) continue;
+        ASSERT_EQ(buffers[i].at[j], uint8_t(from * 3 + i)) << i << " " << j;
+      }
+    EXPECT_THROW(backend->write_kv({KvPart::block, 64}, read[0]), std::logic_error);
     EXPECT_THROW(backend->copy_block(64, 0), std::logic_error);
     EXPECT_THROW(backend->copy_block(0, 64), std::logic_error);
   }
