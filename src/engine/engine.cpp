@@ -48,8 +48,9 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       limits_(limits),
       options_(with_clock(std::move(options))),
       context_(largest_text(model, limits)),
+      store_(options_.store),
       cache_(limits, limits.window_blocks ? model::windows_of(model) : model::Windows(),
-             options_.prefix_cache && model::is_causal(model)),
+             options_.prefix_cache && model::is_causal(model), beyond_cache()),
       draft_(options_.draft ? make_draft(model, options_) : make_head_draft()),
       schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
                 !model::is_causal(model)) {
@@ -65,6 +66,20 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
   metrics_.block_tokens = limits.block_tokens;
   metrics_.windows_all = limits.window_blocks;
   metrics_.slots_all = limits.state_slots;
+}
+
+// Version 1 of what the parts of a cache keep, and of how their texts are hashed.
+BeyondCache Engine::State::beyond_cache() const {
+  if (!store_) return {};
+  if (backend_.kv_layout().empty()) throw Error("{} cannot keep its KV cache in a store", backend_.describe());
+  const auto root = [&](bool is_long) {
+    return TextHash::of(fmt::format("heddle kv 1\nlayout {}\nbytes {} {} {}\nformat {}\ntokens {}\nlong {}\n{}",
+                                    backend_.kv_layout(), backend_.kv_part_bytes(model::KvPart::block),
+                                    backend_.kv_part_bytes(model::KvPart::window),
+                                    backend_.kv_part_bytes(model::KvPart::state), int(limits_.kv), limits_.block_tokens,
+                                    is_long, options_.store_identity));
+  };
+  return {store_, root(false), root(true)};
 }
 
 std::unique_ptr<Draft> Engine::State::make_head_draft() const {
@@ -191,8 +206,46 @@ void Engine::State::take(std::unique_ptr<Task> task, OnEvent on_event) {
   ++metrics_.waiting;
   metrics_.prompt_tokens.add(double(task->prompt_tokens()));
   Task& taken = *tasks_.emplace(task->id, std::move(task)).first->second;
-  schedule_.wait(*taken.completions[0]);
+  if (!fetch_prompt(*taken.completions[0])) schedule_.wait(*taken.completions[0]);
   start_constraint(taken);
+}
+
+// False: there is nothing to wait for.
+bool Engine::State::fetch_prompt(Sequence& s) {
+  if (!store_) return false;
+  s.long_text = model_.short_text && s.known() > model_.short_text;
+  cache_.release(s);  // it has no blocks: this sets where its text begins
+  std::vector<KvKey> keys = cache_.wanted_elsewhere(s);
+  if (keys.empty()) return false;
+  s.task.fetch = store_->fetch(std::move(keys), nullptr);
+  s.task.fetching_since = now();
+  fetching_.push_back(s.task.id);
+  return true;
+}
+
+void Engine::State::end_fetches() {
+  std::erase_if(fetching_, [&](RequestId id) {
+    const auto found = tasks_.find(id);
+    if (found == tasks_.end() || found->second->completions[0]->state != Sequence::State::pending) return true;
+    Task& task = *found->second;
+    if (!task.fetch->done() && now() - task.fetching_since < options_.max_fetch_seconds) return false;
+    schedule_.wait(*task.completions[0]);
+    return true;
+  });
+}
+
+Engine::Saving Engine::State::save_some() {
+  constexpr size_t at_once = 16;
+  if (!store_ || !store_->lasts()) return Saving::done;
+  if (!store_->can_save()) return Saving::later;
+  try {
+    save_evicted();
+    const std::vector<KvCache::Kept> kept = cache_.next_unsaved(at_once);
+    read_kept(kept, [&](const KvKey& key, const KvBytes& bytes) { store_->save(key, bytes); });
+    return kept.empty() ? Saving::done : Saving::more;
+  } catch (const std::exception&) {  // of the device: the next batch will say so
+    return Saving::done;
+  }
 }
 
 uint32_t Engine::State::prompt_progress(RequestId id) const {
@@ -267,7 +320,7 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
 
 // After each step, and before the end of a completion is told, so that its receiver finds the gauges without it.
 void Engine::State::update_gauges() {
-  metrics_.waiting = schedule_.waiting();
+  metrics_.waiting = schedule_.waiting() + fetching_.size();
   metrics_.running = schedule_.running().size();
   metrics_.preemptions = schedule_.preemptions();
   metrics_.draft_faults = draft_ ? draft_->faults() : 0;
@@ -280,6 +333,8 @@ void Engine::State::update_gauges() {
   metrics_.snapshots_taken = cache_.slots().kept();
   metrics_.snapshots_found = cache_.snapshots_found();
   metrics_.snapshots_dropped = cache_.slots().dropped();
+  if (store_) metrics_.store = store_->metrics();
+  metrics_.restored = cache_.restored();
 }
 
 // The request wanted nothing but its prompt, which is computed.
@@ -363,6 +418,7 @@ void Engine::expect_room(const Queue& queue, const Request& request) const { sta
 Queue Engine::queue() const { return state_->queue(); }
 void Engine::cancel(RequestId id) { state_->cancel(id, "cancelled"); }
 void Engine::finish(RequestId id, uint32_t index) { state_->finish(id, index); }
+Engine::Saving Engine::save_some() { return state_->save_some(); }
 bool Engine::step() { return state_->step(); }
 bool Engine::idle() const { return state_->idle(); }
 uint32_t Engine::prompt_progress(RequestId id) const { return state_->prompt_progress(id); }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "engine/kv_store.h"
 #include "engine/metrics.h"
 #include "engine/request.h"
 #include "model/backend.h"
@@ -57,7 +58,12 @@ struct EngineOptions {
   // Where the model has a head for multi-token prediction (model::NextHead) and there is no draft, speculation is by
   // the head: how many tokens at once.
   uint32_t max_predicted = 3;
-  std::function<double()> now;  // seconds, called from any thread; empty: the steady clock
+  // For what the KV cache has no room for; it must outlive the engine. Null: there is none.
+  KvStore* store = nullptr;
+  // With a store: names the model, all its weights, and how they are computed. Equal ones share what a store has.
+  std::string store_identity;
+  double max_fetch_seconds = 30;  // that a request waits for a store; then it computes
+  std::function<double()> now;    // seconds, called from any thread; empty: the steady clock
 };
 
 class Engine {
@@ -98,6 +104,10 @@ class Engine {
   uint32_t context() const;   // tokens of one sequence: the model's context, or what the KV cache can hold
   uint32_t max_rows() const;  // of a batch
   const Metrics& metrics() const;
+
+  // With a store that lasts: gives it some of what only the cache has. For when there is nothing else to do.
+  enum class Saving { done, more, later };  // later: the store has enough to write
+  Saving save_some();
 
   // For tests: throws std::logic_error if a block is lost, counted wrongly, or written to by several sequences.
   void check_invariants() const;

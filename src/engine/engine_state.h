@@ -30,6 +30,7 @@ class Engine::State {
   bool step();
   bool idle() const { return tasks_.empty(); }
   uint32_t prompt_progress(RequestId id) const;
+  Saving save_some();
   uint32_t context() const { return context_; }
   uint32_t max_rows() const { return limits_.rows; }
   void check_invariants() const;
@@ -39,6 +40,11 @@ class Engine::State {
 
  private:
   std::unique_ptr<Draft> make_head_draft() const;  // null: the model has no head
+  BeyondCache beyond_cache() const;
+
+  // engine.cpp: waiting for a store
+  bool fetch_prompt(Sequence& s);
+  void end_fetches();
 
   // engine.cpp: how completions end
   void request_end(Sequence& s, FinishReason finish_reason, const std::string& reason);
@@ -66,6 +72,9 @@ class Engine::State {
   uint32_t batches_ahead(std::span<const Planned> plan);
   void launch_batches();
   void launch_planned();
+  void save_evicted();
+  void read_kept(std::span<const KvCache::Kept> kept, const std::function<void(const KvKey&, const KvBytes&)>& then);
+  void make_copies();
   void copy_states();
   void add_rows(Slice& slice, uint32_t sequence);
   std::optional<model::Picking> picking_of(const Sequence& s, uint32_t proposals) const;
@@ -89,6 +98,7 @@ class Engine::State {
   const model::Limits limits_;
   EngineOptions options_;
   const uint32_t context_;
+  KvStore* const store_;        // null: there is none
   Pace pace_, following_pace_;  // of batches, and of those that follow one another
   KvCache cache_;
   uint64_t batch_number_ = 0;     // of the last one that was launched by a plan
@@ -96,6 +106,7 @@ class Engine::State {
   Schedule schedule_;
   std::unordered_map<RequestId, std::unique_ptr<Task>> tasks_;
   mutable std::atomic<RequestId> last_id_ = 0;
+  std::vector<RequestId> fetching_;  // their first completions are pending until a store has what they begin with
   std::vector<Sequence*> ending_;    // with a requested end
   std::vector<RequestId> finished_;  // all completions have ended: to be removed
 

@@ -24,6 +24,7 @@ constexpr uint32_t max_launched = 2;  // batches in flight while the oldest is w
 bool Engine::State::step() {
   step_ = {.start = now()};
   bool worked = end_requested();
+  end_fetches();
   if (in_flight() || plan_batch()) {
     worked = true;
     try {
@@ -110,6 +111,7 @@ void Engine::State::copy_states() {
         flight_.launched == 1 ? slice.rows + uint32_t(s.proposed.size()) : flight_.launched - flight_.taken;
     if (const auto copy = cache_.begin_snapshot(s, s.computed + rows)) {
       const OnDevice timed(*this);
+      save_evicted();
       backend_.copy_state(copy->from, copy->to);
     }
   }
@@ -158,15 +160,49 @@ void Engine::State::launch_planned() {
                                     [](const Slice& slice) { return slice.constrained > 0; });
   const LentTables lent(*this);
   const OnDevice timed(*this);
-  for (const auto& [from, to] : cache_.take_copies()) backend_.copy_block(from, to);
-  for (const auto& [from, to] : cache_.take_window_copies()) backend_.copy_window_block(from, to);
-  // A copy that fails is made before the next batch: not all that wait for one are in this batch, and fail with it.
-  for (std::vector<KvCache::Copy>& copies = cache_.state_copies(); !copies.empty(); copies.erase(copies.begin()))
-    backend_.copy_state(copies.front().from, copies.front().to);
+  save_evicted();
+  make_copies();
   for (const Slice& slice : flight_.slices)
     if (const Recurrent& r = slice.sequence->recurrent; r.before != StateSlots::none)
       backend_.copy_state(r.slot, r.before);
   model::forward(model_, backend_, batch_);
+}
+
+// What was evicted to the store. Those that have no room there are lost.
+void Engine::State::save_evicted() {
+  const std::vector<KvCache::Kept> evicted = cache_.take_evicted();
+  if (!evicted.empty()) read_kept(evicted, [&](const KvKey& key, const KvBytes& bytes) { store_->keep(key, bytes); });
+}
+
+void Engine::State::read_kept(std::span<const KvCache::Kept> kept,
+                              const std::function<void(const KvKey&, const KvBytes&)>& then) {
+  std::vector<model::KvRead> reads;
+  std::vector<std::pair<KvKey, KvBytes>> all;
+  for (const auto& [place, key] : kept) {
+    const KvBytes bytes = store_->allocate(backend_.kv_part_bytes(place.part));
+    if (!bytes) continue;
+    reads.push_back({place, bytes.span()});
+    all.emplace_back(key, bytes);
+  }
+  if (!reads.empty()) backend_.read_kv(reads);
+  for (const auto& [key, bytes] : all) then(key, bytes);
+}
+
+// A copy that fails is made before the next batch: not all that wait for one are in this batch, and fail with it.
+void Engine::State::make_copies() {
+  using enum model::KvPart;
+  for (const model::KvPart part : {block, window, state})
+    for (std::deque<KvCache::Copy>& copies = cache_.copies(part); !copies.empty(); copies.pop_front()) {
+      const auto& [from, to, bytes] = copies.front();
+      if (bytes)
+        backend_.write_kv({part, to}, bytes.span());
+      else if (part == block)
+        backend_.copy_block(from, to);
+      else if (part == window)
+        backend_.copy_window_block(from, to);
+      else
+        backend_.copy_state(from, to);
+    }
 }
 
 void Engine::State::add_rows(Slice& slice, uint32_t sequence) {
@@ -293,6 +329,7 @@ void Engine::State::fork(Sequence& first) {
       schedule_.run(*s);
     else
       schedule_.wait(*s);
+    save_evicted();
     if (copies.block) backend_.copy_block(copies.block->from, copies.block->to);
     if (copies.window) backend_.copy_window_block(copies.window->from, copies.window->to);
     forked_.push_back(s.get());

@@ -221,7 +221,7 @@ class EngineThread::State {
         std::unique_lock lock(mutex_);
         const auto has_work = [&] { return ending_ || !submissions_.empty() || !ends_.empty(); };
         if (open_.empty())
-          work_.wait(lock, has_work);
+          save_until(lock, has_work);
         else if (!worked)
           work_.wait_for(lock, std::chrono::milliseconds(1), has_work);
         submissions.swap(submissions_);
@@ -235,6 +235,17 @@ class EngineThread::State {
         for (const auto& [id, open] : open_) engine_.cancel(id);
       if (!open_.empty()) worked = step();
     } while (!ending || !open_.empty());
+  }
+
+  // Saves what the cache has, as long as there is nothing else to do.
+  void save_until(std::unique_lock<std::mutex>& lock, auto&& has_work) {
+    while (!has_work()) {
+      lock.unlock();
+      const Engine::Saving saving = broken_.empty() ? engine_.save_some() : Engine::Saving::done;
+      lock.lock();
+      if (saving == Engine::Saving::done) work_.wait(lock, has_work);
+      if (saving == Engine::Saving::later) work_.wait_for(lock, std::chrono::milliseconds(20), has_work);
+    }
   }
 
   // After a step; and before the end of a completion, so that the receiver of an end finds it counted.

@@ -113,14 +113,17 @@ constexpr uint32_t min_partial = 4;  // a quarter of a block: less takes about a
 
 }  // namespace
 
-KvCache::KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache)
+KvCache::KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache,
+                 const BeyondCache& beyond)
     : blocks_(limits.kv_blocks, limits.block_tokens),
       sights_(windows),
       windows_(limits.window_blocks, limits.kv_blocks),
       slots_(limits.state_slots),
       block_tokens_(limits.block_tokens),
       rows_(limits.rows),
-      prefix_cache_(prefix_cache) {
+      prefix_cache_(prefix_cache),
+      beyond_(beyond) {
+  if (beyond_.store) watch_evictions();
   if (!has_states() && !has_windows()) return;
   blocks_.on_forget([this](uint32_t block, std::optional<KvBlocks::Prefix> text) {
     if (has_windows()) windows_.forget(block);
@@ -168,9 +171,11 @@ void KvCache::release(Sequence& s) {
 void KvCache::publish_last(Sequence& s) {
   if (s.blocks.size() <= s.published) return;
   const uint32_t last = s.blocks[s.published];
-  if (std::erase_if(copies_, [&](const Copy& copy) { return copy.to == last; }) > 0) {  // it is still empty
-    if (has_windows())
-      std::erase_if(window_copies_, [&](const Copy& copy) { return copy.to == s.windows[s.published]; });
+  const auto is_to = [](uint32_t block) {
+    return [block](const Copy& copy) { return copy.to == block && !copy.bytes; };
+  };
+  if (std::erase_if(copies_, is_to(last)) > 0) {  // it is still empty
+    if (has_windows()) std::erase_if(window_copies_, is_to(s.windows[s.published]));
     return;
   }
   if (!shares(s) || s.computed / block_tokens_ != s.published) return;
@@ -272,6 +277,9 @@ void KvCache::publish(Sequence& s) {
       blocks_.hold(block);
       blocks_.drop(own);
       own = block;
+    } else if (beyond_.store) {
+      texts_[block] = text_of(s, s.published);
+      if (beyond_.store->lasts()) unsaved_.emplace_back(block, texts_[block]);
     }
     if (has_windows()) publish_window(s, s.published);
     s.prefix = prefix;
@@ -325,6 +333,7 @@ void KvCache::check_holders(std::span<const Sequence* const> all) const {
   blocks_.check_holders(holders);
   if (has_windows()) check_windows(all);
   if (has_states()) check_slots(all);
+  if (beyond_.store) check_texts(all);
 }
 
 }  // namespace heddle::engine

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine/block_pool.h"
+#include "engine/kv_store.h"
 #include "engine/state_slots.h"
 #include "engine/window_blocks.h"
 #include "model/backend.h"
@@ -33,7 +35,10 @@ class KvBlocks {
 
   // An empty block, or else the one that was cached first, which is evicted. Held once. Unset: all are held.
   std::optional<uint32_t> allocate() {
-    return pool_.allocate([this](uint32_t block) { forget(block); });
+    return pool_.allocate([this](uint32_t block) {
+      if (on_evict_) on_evict_(block);
+      forget(block);
+    });
   }
   void hold(uint32_t block) { pool_.hold(block); }  // adds a holder
   // Removes a holder. A sequence drops its last block first: the later blocks of a text are then evicted before the
@@ -69,6 +74,11 @@ class KvBlocks {
   // be found any more.
   void on_forget(std::function<void(uint32_t, std::optional<Prefix>)> call) { on_forget_ = std::move(call); }
 
+  // Called with a block that is evicted, before it is forgotten.
+  void on_evict(std::function<void(uint32_t)> call) { on_evict_ = std::move(call); }
+  bool whole(uint32_t block) const { return each_[block].tokens == block_tokens_; }  // it can be found by find()
+  Prefix prefix_of(uint32_t block) const { return each_[block].prefix; }             // of a whole one
+
   // For tests: throws std::logic_error if anything is counted wrongly. `holders`: of each block, as the caller counts
   // them.
   void check_holders(std::span<const uint32_t> holders) const;
@@ -83,7 +93,6 @@ class KvBlocks {
   std::span<const uint32_t> tokens_of(uint32_t block) const {
     return std::span(tokens_).subspan(size_t(block) * block_tokens_, each_[block].tokens);
   }
-  bool whole(uint32_t block) const { return each_[block].tokens == block_tokens_; }
   void make_findable(uint32_t block, Prefix before, std::span<const uint32_t> tokens);
 
   uint32_t block_tokens_;
@@ -95,6 +104,13 @@ class KvBlocks {
   std::unordered_multimap<uint64_t, uint32_t> by_first_;  // all that can be found, by the hash of their first token
   Prefix last_prefix_ = empty_prefix;
   std::function<void(uint32_t, std::optional<Prefix>)> on_forget_;
+  std::function<void(uint32_t)> on_evict_;
+};
+
+// A store beyond a cache.
+struct BeyondCache {
+  KvStore* store = nullptr;  // null: there is none
+  TextHash root, long_root;  // of empty texts, with all that bytes depend on; the second of long ones
 };
 
 struct Sequence;
@@ -111,7 +127,8 @@ struct Sequence;
 class KvCache {
  public:
   // `prefix_cache`: sequences that begin alike share what is computed of them.
-  KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache);
+  KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache,
+          const BeyondCache& beyond = {});
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
@@ -155,13 +172,17 @@ class KvCache {
   // A number for the contents of the block that it computes next; 0: that block is not shared.
   uint64_t next_block(const Sequence& s) const;
   // If the next whole block is not in the cache: copies the block that shares the most leading tokens with it, unless
-  // there are recurrent states. The copies have to be made before the next batch, in order.
+  // there are recurrent states.
   void reuse_partial(Sequence& s);
   struct Copy {
-    uint32_t from, to;
+    uint32_t from = 0, to = 0;
+    KvBytes bytes = {};  // where there are any, they are written instead
   };
-  std::vector<Copy> take_copies() { return std::exchange(copies_, {}); }
-  std::vector<Copy> take_window_copies() { return std::exchange(window_copies_, {}); }
+  // To be made before the next batch, in order: of blocks, of blocks of windows, of slots. Each is there until it was
+  // made.
+  std::deque<Copy>& copies(model::KvPart part) {
+    return part == model::KvPart::block ? copies_ : part == model::KvPart::window ? window_copies_ : state_copies_;
+  }
   void publish(Sequence& s);  // the whole blocks that it has computed, and its snapshot after them
 
   // `to` starts with what `from` has computed and shares its whole blocks. A last block that is not whole has to be
@@ -175,8 +196,6 @@ class KvCache {
   //
   // A slot for a sequence that is admitted, with the snapshot after what it reuses. False: all are held.
   bool take_slot(Sequence& s);
-  // Copies of snapshots that have to be made before the next batch, in order; each is there until it was made.
-  std::vector<Copy>& state_copies() { return state_copies_; }
   // The next position at which a batch should end, because the state after it is worth a snapshot. UINT32_MAX: none is.
   uint32_t next_snapshot(const Sequence& s) const;
   // After the launch of a batch that leaves the state at `position`: whether the state is to be copied now. The copy
@@ -189,9 +208,43 @@ class KvCache {
   void settle_proposals(Sequence& s, bool all_right);
   void drop_copy(Sequence& s);  // there was no such batch, or the sequence has ended
 
+  // With a store beyond it; kv_cache_store.cpp defines these.
+  //
+  // What a sequence that waits could begin with, but is elsewhere.
+  std::vector<KvKey> wanted_elsewhere(const Sequence& s) const;
+  // For a sequence that is being admitted, behind reuse_blocks(): what the store has in memory of its text. There is
+  // room for all its known tokens.
+  void restore(Sequence& s);
+  uint64_t restored() const { return restored_; }  // blocks and states so far
+  struct Kept {
+    model::KvPlace place;
+    KvKey key;
+  };
+  // What was evicted: to be read before copies are made, and before the next batch.
+  std::vector<Kept> take_evicted() { return std::exchange(evicted_, {}); }
+  // Of what was computed and is not in a store that lasts, the next; about `count`. Empty: there is no more.
+  std::vector<Kept> next_unsaved(size_t count);
+
   void check_holders(std::span<const Sequence* const> all) const;
 
  private:
+  // What a sequence can begin with, beyond its own blocks.
+  struct Reach {
+    struct Next {
+      std::optional<KvBlocks::Found> found;  // unset: the cache does not have it
+      KvBytes block, window;                 // of the store, where the cache does not have them
+    };
+    uint32_t blocks;              // in all
+    std::vector<Next> next = {};  // those that it does not hold
+    KvBytes state = {};           // after these
+  };
+  Reach reach_of(const Sequence& s, bool anywhere) const;
+  uint32_t seen_window(const Reach::Next& next);
+  const TextHash& text_of(const Sequence& s, uint32_t block) const;  // up to the end of the block
+  void watch_evictions();
+  void add_evicted(model::KvPlace place, const TextHash& text);
+  void check_texts(std::span<const Sequence* const> all) const;
+
   void publish_last(Sequence& s);
   void share_block(Sequence& s, const KvBlocks::Found& found, bool seen);
   void copy_snapshot(Sequence& s);
@@ -219,8 +272,13 @@ class KvCache {
   StateSlots slots_;
   uint32_t block_tokens_, rows_;
   bool prefix_cache_;
-  std::vector<Copy> copies_, window_copies_, state_copies_;  // to be made
+  std::deque<Copy> copies_, window_copies_, state_copies_;  // to be made
   uint64_t snapshots_found_ = 0;
+  BeyondCache beyond_;
+  std::vector<TextHash> texts_;  // up to the end of each whole block, where there is a store
+  std::vector<Kept> evicted_;
+  std::deque<std::pair<uint32_t, TextHash>> unsaved_;  // blocks that were computed, the first one first
+  uint64_t restored_ = 0;
 };
 
 }  // namespace heddle::engine

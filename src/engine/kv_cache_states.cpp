@@ -30,8 +30,15 @@ bool KvCache::take_slot(Sequence& s) {
     r.slot = slots_.allocate();
     return true;
   }
-  // If the snapshot is the only one, its slot is the one that is allocated, and the state is in place.
   const uint32_t snapshot = slots_.find(s.prefix);
+  if (snapshot == StateSlots::none && r.restored) {
+    r.slot = slots_.allocate();
+    state_copies_.push_back({.to = r.slot, .bytes = std::exchange(r.restored, {})});
+    ++snapshots_found_;
+    ++restored_;
+    return true;
+  }
+  // If the snapshot is the only one, its slot is the one that is allocated, and the state is in place.
   check(snapshot != StateSlots::none, "a sequence begins with a snapshot");
   slots_.use(s.prefix);
   r.slot = slots_.allocate();
@@ -86,7 +93,7 @@ void KvCache::keep_snapshots(Sequence& s) {
   std::erase_if(r.unconfirmed, [&](const Recurrent::Unconfirmed& copy) {
     if (copy.position != s.computed) return false;
     check(copy.position == s.published * block_tokens_, "a snapshot follows whole blocks");
-    slots_.keep(copy.slot, s.prefix);
+    slots_.keep(copy.slot, s.prefix, beyond_.store ? text_of(s, s.published - 1) : TextHash());
     r.last = copy.position;
     if (copy.position <= s.task.prompt_tokens()) return true;
     if (r.tail != s.prefix) slots_.drop(std::exchange(r.tail, s.prefix));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "engine/kv_store.h"
 #include "engine/request.h"
 
 namespace heddle::engine {
@@ -112,6 +113,8 @@ struct Metrics {
   uint64_t block_tokens = 0;                                      // of each
   // The same of blocks of windows; 0: there are none.
   uint64_t windows_in_use = 0, windows_cached = 0, windows_all = 0;
+  KvStoreMetrics store;                                     // all 0: there is no store
+  uint64_t restored = 0;                                    // blocks and states that sequences got from it
   uint64_t slots_in_use = 0, snapshots = 0, slots_all = 0;  // for recurrent states; 0: the model has none
   // Distributions.
   Histogram queue_seconds{bounds_of_seconds};           // from submit() to the first row computed
@@ -186,6 +189,24 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.gauge({slots, slots_help, "state", "in_use"}, metrics.slots_in_use);
   visitor.gauge({slots, slots_help, "state", "snapshot"}, metrics.snapshots);
   visitor.gauge({slots, slots_help, "state", "all"}, metrics.slots_all);
+  constexpr std::string_view parts = "heddle_kv_store_parts",
+                             parts_help = "Blocks and states of texts beyond the KV cache, by tier";
+  visitor.gauge({parts, parts_help, "tier", "host"}, metrics.store.memory_parts);
+  visitor.gauge({parts, parts_help, "tier", "disk"}, metrics.store.disk_parts);
+  constexpr std::string_view bytes = "heddle_kv_store_bytes", bytes_help = "Bytes of these, by tier";
+  visitor.gauge({bytes, bytes_help, "tier", "host"}, metrics.store.memory_bytes);
+  visitor.gauge({bytes, bytes_help, "tier", "disk"}, metrics.store.disk_bytes);
+  visitor.counter({"heddle_kv_store_restored_total", "Blocks and states that prompts got back", {}, {}},
+                  metrics.restored);
+  constexpr std::string_view fetched = "heddle_kv_store_fetched_total",
+                             fetched_help = "Blocks and states brought to the host, by where they came from";
+  visitor.counter({fetched, fetched_help, "source", "disk"}, metrics.store.loaded);
+  visitor.counter({fetched, fetched_help, "source", "remote"}, metrics.store.received);
+  visitor.counter(
+      {"heddle_kv_store_failures_total", "Blocks and states that could not be read, or were damaged", {}, {}},
+      metrics.store.failures);
+  visitor.counter({"heddle_kv_store_dropped_total", "Blocks and states that were not kept for lack of room", {}, {}},
+                  metrics.store.dropped);
   visitor.histogram({"heddle_queue_seconds", "Time from submission to the first computed token", {}, {}},
                     metrics.queue_seconds);
   visitor.histogram({"heddle_time_to_first_token_seconds", "Time from submission to the first token", {}, {}},

@@ -370,6 +370,8 @@ bool Schedule::admit(Sequence& s) {
     cache_.release(s);
     return false;
   }
+  cache_.restore(s);
+  s.task.fetch.reset();
   check(cache_.take_slot(s), "a slot is free");
   remove(s);
   run(s);

@@ -71,6 +71,7 @@ struct Recurrent {
   };
   std::vector<Unconfirmed> unconfirmed = {};  // copies of the state after batches with pending results
   uint32_t last = 0;                          // the position of the last one that it has taken or found
+  KvBytes restored = {};                      // until it has a slot: the state that it begins with
   StateSlots::Prefix tail = 0;                // the last one after generated tokens, which the next one replaces
 };
 
@@ -85,7 +86,9 @@ struct Task {
   double arrival = 0;
   std::optional<double> started;  // when its first row was computed
   std::vector<std::unique_ptr<Sequence>> completions;
-  uint32_t open = 0;  // completions that have not ended
+  uint32_t open = 0;               // completions that have not ended
+  std::unique_ptr<KvFetch> fetch;  // of what its prompt can begin with, until it is admitted
+  double fetching_since = 0;
 
   bool generates() const { return request.generates(); }
   uint32_t prompt_tokens() const { return uint32_t(request.prompt.size()); }
@@ -147,6 +150,8 @@ struct Sequence {
   std::vector<uint32_t> blocks;                      // the block table
   uint32_t published = 0;                            // the first blocks, which others can find
   KvBlocks::Prefix prefix = KvBlocks::empty_prefix;  // of these
+  mutable std::vector<TextHash> texts;               // of no block, the first, the first two: as far as was asked for
+  mutable bool long_texts = false;                   // they are those of a long text
   uint32_t parting = 0;                              // up to this position the cache had the blocks of its text
   std::vector<uint32_t> windows;  // the block table of windows, as long as `blocks`; none: no token sees it any more
   uint32_t first_window = 0;      // before this one all are none

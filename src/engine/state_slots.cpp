@@ -12,7 +12,10 @@ StateSlots::StateSlots(uint32_t count) : count_(count) {
 }
 
 uint32_t StateSlots::allocate() {
-  if (empty_.empty() && !by_use_.empty()) drop(by_use_.front().text);
+  if (empty_.empty() && !by_use_.empty()) {
+    if (on_evict_) on_evict_(by_use_.front().slot, by_use_.front().hash);
+    drop(by_use_.front().text);
+  }
   if (empty_.empty()) return none;
   const uint32_t slot = empty_.back();
   empty_.pop_back();
@@ -24,14 +27,14 @@ void StateSlots::release(uint32_t slot) {
   empty_.push_back(slot);
 }
 
-void StateSlots::keep(uint32_t slot, Prefix text) {
+void StateSlots::keep(uint32_t slot, Prefix text, const TextHash& hash) {
   if (by_text_.contains(text)) {
     release(slot);
     use(text);
     return;
   }
   check(slot < count_ && free() < count_, "a slot that is held");
-  by_text_.emplace(text, by_use_.insert(by_use_.end(), {text, slot}));
+  by_text_.emplace(text, by_use_.insert(by_use_.end(), {text, slot, hash}));
   ++kept_;
 }
 

@@ -2,10 +2,13 @@
 // state after a text of whole blocks.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <span>
 #include <unordered_map>
 #include <vector>
+
+#include "engine/kv_store.h"
 
 namespace heddle::engine {
 
@@ -30,10 +33,13 @@ class StateSlots {
 
   // Makes a snapshot of a slot that is held. If that text has one already, the slot is released. Either is then the one
   // used most recently.
-  void keep(uint32_t slot, Prefix text);
+  void keep(uint32_t slot, Prefix text, const TextHash& hash = {});
   uint32_t find(Prefix text) const;  // none: there is no snapshot
   void use(Prefix text);             // it has one
   void drop(Prefix text);            // if it has one: its slot is empty
+
+  // Called with a snapshot that is dropped because its slot is needed.
+  void on_evict(std::function<void(uint32_t slot, const TextHash&)> call) { on_evict_ = std::move(call); }
 
   uint64_t kept() const { return kept_; }  // snapshots so far, of which these were dropped
   uint64_t dropped() const { return dropped_; }
@@ -45,6 +51,7 @@ class StateSlots {
   struct Snapshot {
     Prefix text;
     uint32_t slot;
+    TextHash hash;  // of the text
   };
   using Snapshots = std::list<Snapshot>;
 
@@ -53,6 +60,7 @@ class StateSlots {
   Snapshots by_use_;  // the one used least recently first
   std::unordered_map<Prefix, Snapshots::iterator> by_text_;
   uint64_t kept_ = 0, dropped_ = 0;
+  std::function<void(uint32_t, const TextHash&)> on_evict_;
 };
 
 }  // namespace heddle::engine

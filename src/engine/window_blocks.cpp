@@ -5,11 +5,15 @@
 namespace heddle::engine {
 
 std::optional<uint32_t> WindowBlocks::allocate() {
-  return pool_.allocate([this](uint32_t block) { forget(beside_[block]); });
+  return pool_.allocate([this](uint32_t block) {
+    if (on_evict_) on_evict_(block, beside_[block]);
+    forget(beside_[block]);
+  });
 }
 
 void WindowBlocks::drop(uint32_t block, bool worth_keeping) {
   using Then = BlockPool::Then;
+  worth_keeping_[block] = worth_keeping;
   pool_.drop(block, !findable(block) ? Then::empty : worth_keeping ? Then::evict_last : Then::evict_first);
 }
 

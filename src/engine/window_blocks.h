@@ -1,6 +1,7 @@
 // Blocks of the caches of attentions that see a window of a text. A sequence drops those that no later token sees.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,7 +19,7 @@ class WindowBlocks {
 
   // Beside as many KV blocks.
   WindowBlocks(uint32_t count, uint32_t kv_blocks)
-      : pool_(count), beside_(count, none), of_(count ? kv_blocks : 0, none) {}
+      : pool_(count), beside_(count, none), of_(count ? kv_blocks : 0, none), worth_keeping_(count) {}
 
   uint32_t count() const { return pool_.count(); }
   uint32_t cached() const { return pool_.cached(); }
@@ -35,13 +36,19 @@ class WindowBlocks {
   void put_beside(uint32_t kv_block, uint32_t block);                     // neither has one
   void forget(uint32_t kv_block);                                         // that beside it, if there is one
 
+  bool worth_keeping(uint32_t block) const { return holders(block) > 0 || worth_keeping_[block]; }
+  // Called with a block that is evicted, and the KV block that it is beside, which stays.
+  void on_evict(std::function<void(uint32_t block, uint32_t kv_block)> call) { on_evict_ = std::move(call); }
+
   // For tests: throws std::logic_error if anything is counted wrongly.
   void check_holders(std::span<const uint32_t> holders) const;
 
  private:
-  BlockPool pool_;                // cached: those beside a KV block
-  std::vector<uint32_t> beside_;  // of each: the KV block
-  std::vector<uint32_t> of_;      // of each KV block
+  BlockPool pool_;                   // cached: those beside a KV block
+  std::vector<uint32_t> beside_;     // of each: the KV block
+  std::vector<uint32_t> of_;         // of each KV block
+  std::vector<bool> worth_keeping_;  // of each without a holder
+  std::function<void(uint32_t, uint32_t)> on_evict_;
 };
 
 }  // namespace heddle::engine

@@ -144,6 +144,29 @@ class FakeBackend : public IdleBackend {
     ++copied_states;
     slots_.at(to) = slots_.at(from);
   }
+  std::string kv_layout() const override { return "fake"; }
+  uint64_t kv_part_bytes(model::KvPart part) const override {
+    if (part == model::KvPart::state) return slots_.empty() ? 0 : sizeof(Recurrent);
+    if (part == model::KvPart::window) return window_cells_.empty() ? 0 : limits_.block_tokens * sizeof(Cell);
+    return limits_.block_tokens * (sizeof(Cell) + sizeof(Recurrent));
+  }
+  void read_kv(std::span<const model::KvRead> reads) override {
+    for (const auto& [from, to] : reads) {
+      model::check_kv_span(*this, limits_, from, to.size());
+      uint8_t* at = to.data();
+      each_part(from, [&](void* values, size_t bytes) { at = std::copy_n(static_cast<uint8_t*>(values), bytes, at); });
+    }
+  }
+  void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override {
+    model::check_kv_span(*this, limits_, place, bytes.size());
+    if (std::exchange(copy_fault, false)) throw std::runtime_error("a fault of a copy");
+    ++written;
+    const uint8_t* at = bytes.data();
+    each_part(place, [&](void* values, size_t count) {
+      std::copy_n(at, count, static_cast<uint8_t*>(values));
+      at += count;
+    });
+  }
   bool usable() const override { return usable_; }
 
   void fault(const std::string& reason, bool for_good = false) {  // in the next batch
@@ -157,12 +180,20 @@ class FakeBackend : public IdleBackend {
   std::function<void(std::span<float>)> change_logits;       // of a row, before they are picked from
   std::function<void(std::span<float>)> change_predictions;  // the same, of the head
   uint64_t predicted_rows = 0;                               // of the head
+  uint64_t written = 0;                                      // places, as bytes
   uint32_t copied = 0, copied_windows = 0, copied_states = 0, kept_states = 0;
   bool copy_fault = false;         // in the next copy of a state
   size_t max_outputs = 0;          // of a batch
   uint64_t rows = 0, batches = 0;  // computed
 
  protected:
+  void each_part(model::KvPlace place, auto&& f) {
+    const size_t tokens = limits_.block_tokens, first = place.index * tokens;
+    if (place.part == model::KvPart::state) return f(&slots_[place.index], sizeof(Recurrent));
+    if (place.part == model::KvPart::window) return f(&window_cells_[first], tokens * sizeof(Cell));
+    f(&cells_[first], tokens * sizeof(Cell));
+    f(&head_cells_[first], tokens * sizeof(Recurrent));
+  }
   size_t place(const std::vector<uint32_t>& table, uint32_t position) const {
     return size_t(table.at(position / limits_.block_tokens)) * limits_.block_tokens + position % limits_.block_tokens;
   }

@@ -114,6 +114,17 @@ TEST(Metrics, HaveOneNameEach) {
   metrics.slots_in_use = 36;
   metrics.snapshots = 37;
   metrics.slots_all = 38;
+  metrics.store = {.memory_parts = 42,
+                   .memory_bytes = 43,
+                   .memory_capacity = 1000,
+                   .disk_parts = 44,
+                   .disk_bytes = 45,
+                   .disk_capacity = 1001,
+                   .loaded = 46,
+                   .received = 47,
+                   .failures = 48,
+                   .dropped = 49};
+  metrics.restored = 50;
   for (Histogram* value :
        {&metrics.queue_seconds, &metrics.first_token_seconds, &metrics.between_tokens_seconds, &metrics.prompt_tokens,
         &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
@@ -157,6 +168,15 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_state_slots:in_use", 36},
                                                {"heddle_state_slots:snapshot", 37},
                                                {"heddle_state_slots:all", 38},
+                                               {"heddle_kv_store_parts:host", 42},
+                                               {"heddle_kv_store_bytes:host", 43},
+                                               {"heddle_kv_store_parts:disk", 44},
+                                               {"heddle_kv_store_bytes:disk", 45},
+                                               {"heddle_kv_store_fetched_total:disk", 46},
+                                               {"heddle_kv_store_fetched_total:remote", 47},
+                                               {"heddle_kv_store_failures_total", 48},
+                                               {"heddle_kv_store_dropped_total", 49},
+                                               {"heddle_kv_store_restored_total", 50},
                                                {"heddle_queue_seconds", 21},
                                                {"heddle_time_to_first_token_seconds", 22},
                                                {"heddle_inter_token_seconds", 23},

@@ -19,6 +19,7 @@ class RandomShape {
     traffic.limits = fake_limits(least_ + below(one_of(20u, 3 * least_)), block_, 2 + below(one_of(6u, 60u)));
   }
 
+  Tally tally;      // of run()
   Traffic traffic;  // of which the test may change the model and its limits before run()
 
   template <class T>
@@ -48,10 +49,7 @@ class RandomShape {
       traffic.head_right = one_of(0.5, 0.9, 1.0);
     }
     SCOPED_TRACE(fmt::format("seed {}", seed_));
-    if (one_of(true, false))
-      Simulation<FakeDevice>(traffic, seed_).run();
-    else
-      Simulation<>(traffic, seed_).run();
+    tally = one_of(true, false) ? Simulation<FakeDevice>(traffic, seed_).run() : Simulation<>(traffic, seed_).run();
     if (::testing::Test::HasFailure()) fmt::print("with seed {}\n", seed_);
   }
 

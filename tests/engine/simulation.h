@@ -31,6 +31,8 @@ struct Traffic {
   std::optional<model::Limits> draft;  // of a draft model
   double draft_right = 1;              // part of its logits that are those of the model
   std::optional<double> head_right;    // the same, of the model's own head for multi-token prediction
+  // Where options have a store: called now and then, while the engine is there.
+  std::function<void()> disturb = {};
 };
 
 struct Tally {
@@ -73,13 +75,15 @@ class Simulation {
         else
           --left;
       if (one_in(8) && !watched_.empty()) cancel_one();
+      if (traffic_.disturb && one_in(20)) traffic_.disturb();
+      if (traffic_.options.store && one_in(10)) engine_->save_some();
       if (chance(traffic_.fault)) backend_.fault("a fault");
       if (chance(traffic_.unusable)) backend_.fault("the end", true);
       if (draft_ && chance(traffic_.fault)) draft_->fault("a fault of the draft");
       if (traffic_.limits.state_slots && chance(traffic_.fault)) backend_.copy_fault = true;
       const bool idle = engine_->idle();
       const bool worked = engine_->step();
-      EXPECT_EQ(worked, !idle);
+      EXPECT_TRUE(worked == !idle || traffic_.options.store) << "with a store, it may wait for that";
       engine_->check_invariants();
       ++tally_.steps;
       if (!worked) backend_.clock += 0.01;

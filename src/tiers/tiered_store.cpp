@@ -1,0 +1,208 @@
+// Memory is counted when it is allocated and when the last one lets go of it: what waits for the disk, and what a fetch
+// holds, counts as well.
+#include "tiers/tiered_store.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle::tiers {
+
+using engine::KvBytes;
+using engine::KvKey;
+
+// What a fetch has brought, shared with the thread that brings it.
+struct TieredStore::Fetched {
+  std::vector<KvKey> keys;
+  std::atomic<bool> done = false, abandoned = false;
+  std::mutex mutex;
+  std::vector<KvBytes> held;  // so that it stays in memory
+
+  void hold(KvBytes bytes) {
+    const std::lock_guard lock(mutex);
+    held.push_back(std::move(bytes));
+  }
+};
+
+class TieredStore::Fetch : public engine::KvFetch {
+ public:
+  explicit Fetch(std::shared_ptr<Fetched> fetched) : fetched_(std::move(fetched)) {}
+  ~Fetch() override { fetched_->abandoned = true; }
+  bool done() const override { return fetched_->done; }
+
+ private:
+  std::shared_ptr<Fetched> fetched_;
+};
+
+TieredStore::TieredStore(uint64_t memory, std::unique_ptr<PartFolder> disk,
+                         std::function<void(const std::string&)> on_failure)
+    : capacity_(memory), disk_(std::move(disk)), on_failure_(std::move(on_failure)) {}
+
+TieredStore::~TieredStore() = default;
+
+engine::KvStore::Where TieredStore::where(const KvKey& key) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (entries_.contains(key)) return Where::memory;
+  }
+  return disk_ && disk_->has(key) ? Where::elsewhere : Where::nowhere;
+}
+
+KvBytes TieredStore::find_locked(const KvKey& key) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return {};
+  by_use_.splice(by_use_.end(), by_use_, found->second.use);
+  return found->second.bytes;
+}
+
+KvBytes TieredStore::find(const KvKey& key) {
+  const std::lock_guard lock(mutex_);
+  return find_locked(key);
+}
+
+// What others hold would not be freed, so it is not dropped for room.
+KvBytes TieredStore::allocate(uint64_t bytes) {
+  if (bytes == 0) return {};
+  const std::lock_guard lock(mutex_);
+  for (auto next = by_use_.begin(); next != by_use_.end() && *allocated_ + bytes > capacity_;) {
+    const auto entry = entries_.find(*next);
+    if (entry->second.bytes.data.use_count() > 1) {
+      ++next;
+      continue;
+    }
+    bytes_ -= entry->second.bytes.size;
+    entries_.erase(entry);
+    next = by_use_.erase(next);
+  }
+  if (*allocated_ + bytes > capacity_) {
+    ++dropped_;
+    return {};
+  }
+  *allocated_ += bytes;
+  const auto free = [counter = allocated_, bytes](uint8_t* data) {
+    delete[] data;
+    *counter -= bytes;
+  };
+  try {
+    return {std::shared_ptr<uint8_t[]>(new uint8_t[bytes], free), bytes};
+  } catch (const std::bad_alloc&) {  // of the array: the machine has less than it was told to use
+    *allocated_ -= bytes;
+    ++dropped_;
+    return {};
+  }
+}
+
+void TieredStore::insert_locked(const KvKey& key, const KvBytes& bytes) {
+  if (entries_.contains(key)) return;
+  entries_.emplace(key, Entry{bytes, by_use_.insert(by_use_.end(), key)});
+  bytes_ += bytes.size;
+}
+
+void TieredStore::keep(const KvKey& key, KvBytes bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    insert_locked(key, bytes);
+  }
+  if (can_save()) write_later(key, bytes);
+}
+
+// The other half of the memory is for what is to be found there.
+bool TieredStore::can_save() const { return disk_ && unwritten_ <= capacity_ / 2; }
+
+void TieredStore::save(const KvKey& key, KvBytes bytes) {
+  if (disk_) write_later(key, bytes);
+}
+
+void TieredStore::write_later(const KvKey& key, const KvBytes& bytes) {
+  if (disk_->has(key)) return;
+  unwritten_ += bytes.size;
+  writer_.add([this, key, bytes = bytes]() mutable {
+    try {
+      disk_->write(key, bytes.span());
+    } catch (const std::exception& error) {
+      failed(error.what());
+    }
+    unwritten_ -= bytes.size;
+    bytes = {};
+  });
+}
+
+std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys, std::shared_ptr<engine::KvSource> source) {
+  auto fetched = std::make_shared<Fetched>();
+  fetched->keys = std::move(keys);
+  if (source) {
+    receivers_.add([this, fetched, source] {
+      receive(*fetched, *source);
+      fetched->done = true;
+    });
+  } else {
+    reader_.add([this, fetched] {
+      for (const KvKey& key : fetched->keys)
+        if (!fetched->abandoned) load(*fetched, key);
+      fetched->done = true;
+    });
+  }
+  return std::make_unique<Fetch>(fetched);
+}
+
+void TieredStore::load(Fetched& fetched, const KvKey& key) {
+  if (KvBytes bytes = find(key)) return fetched.hold(std::move(bytes));
+  const uint64_t size = disk_ ? disk_->size_of(key) : 0;
+  KvBytes bytes = allocate(size);
+  if (!bytes) return;
+  try {
+    disk_->read(key, bytes.span());
+  } catch (const std::exception& error) {
+    return failed(error.what());
+  }
+  ++loaded_;
+  const std::lock_guard lock(mutex_);
+  insert_locked(key, bytes);
+  fetched.hold(find_locked(key));
+}
+
+void TieredStore::receive(Fetched& fetched, engine::KvSource& source) {
+  std::unordered_map<KvKey, KvBytes, engine::HashOfKvKey> coming;
+  const auto room = [&](const KvKey& key, uint64_t bytes) -> std::span<uint8_t> {
+    if (fetched.abandoned) throw Error("its request has ended");
+    return (coming[key] = allocate(bytes)).span();
+  };
+  const auto arrived = [&](const KvKey& key) {
+    ++received_;
+    const std::lock_guard lock(mutex_);
+    insert_locked(key, coming.at(key));
+    fetched.hold(find_locked(key));
+    coming.erase(key);
+  };
+  try {
+    source.fetch(fetched.keys, room, arrived);
+  } catch (const std::exception& error) {
+    if (!fetched.abandoned) failed(error.what());
+  }
+}
+
+void TieredStore::failed(const std::string& what) {
+  ++failures_;
+  if (on_failure_) on_failure_(what);
+}
+
+engine::KvStoreMetrics TieredStore::metrics() const {
+  engine::KvStoreMetrics all{.memory_capacity = capacity_,
+                             .loaded = loaded_,
+                             .received = received_,
+                             .failures = failures_,
+                             .dropped = dropped_};
+  if (disk_) {
+    all.disk_parts = disk_->count();
+    all.disk_bytes = disk_->bytes();
+    all.disk_capacity = disk_->capacity();
+  }
+  const std::lock_guard lock(mutex_);
+  all.memory_parts = entries_.size();
+  all.memory_bytes = *allocated_;
+  return all;
+}
+
+void TieredStore::drain() { writer_.drain(); }
+
+}  // namespace heddle::tiers

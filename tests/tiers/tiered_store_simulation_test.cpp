@@ -1,0 +1,92 @@
+// Simulations with a store beyond the KV cache: small ones, full ones, disks that fail, files that are damaged, engines
+// that start anew. Every answer is that of the same request alone.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/engine/random_shape.h"
+#include "tests/support/folder.h"
+#include "tiers/tiered_store.h"
+
+namespace heddle::test::fake {
+namespace {
+
+using tiers::PartFolder;
+using tiers::TieredStore;
+
+struct Sums {
+  uint64_t restored = 0, loaded = 0;
+};
+
+// Random traffic with a store of a random size, in several runs one after another, of which each has a new engine and a
+// new store in the same folder.
+void run_with_store(uint64_t seed, uint32_t requests, Sums& sums) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  const Folder folder;
+  std::mt19937_64 random(seed * 7919);
+  const auto below = [&](uint64_t end) { return random() % end; };
+  const bool on_disk = below(3) > 0;
+  const uint64_t memory = below(2) ? 2'000 + below(20'000) : below(2'000'000);
+  for (uint32_t turn = 0; turn < (on_disk ? 3 : 1); ++turn) {
+    TieredStore store(memory, on_disk
+                                  ? std::make_unique<PartFolder>(folder.path(), below(2) ? below(200'000) : 100'000'000)
+                                  : nullptr);
+    RandomShape shape(requests, seed);  // the same each time: later engines find what earlier ones left
+    shape.traffic.options.store = &store;
+    shape.traffic.options.store_identity = "fake";
+    if (seed % 3 == 1) {
+      shape.traffic.limits.state_slots = 1 + uint32_t(seed % 7);
+    } else if (seed % 3 == 2) {
+      shape.traffic.window = 1 + uint32_t(seed % 40);
+      const model::Limits& limits = shape.traffic.limits;
+      const uint32_t least = (shape.traffic.window + limits.rows + limits.block_tokens - 1) / limits.block_tokens + 1;
+      shape.traffic.limits.window_blocks = std::min(least + uint32_t(seed % 5), limits.kv_blocks);
+    }
+    if (on_disk && seed % 2) {
+      shape.traffic.disturb = [&] {  // damages a file, or removes it, or cuts it off
+        std::vector<std::filesystem::path> files;
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+          if (entry.is_regular_file() && entry.path().extension() != ".unfinished" && entry.path().filename() != "lock")
+            files.push_back(entry.path());
+        if (files.empty()) return;
+        const std::filesystem::path& file = files[below(files.size())];
+        std::error_code gone;
+        const uint64_t size = std::filesystem::file_size(file, gone);
+        if (gone || size == 0) return;
+        if (below(3) == 0) {
+          std::filesystem::remove(file, gone);
+        } else if (below(2)) {
+          std::filesystem::resize_file(file, below(size), gone);
+        } else {
+          std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+          stream.seekg(std::streamoff(below(size)));
+          const auto at = stream.tellg();
+          const int byte = stream.get();
+          stream.seekp(at);
+          stream.put(char(byte ^ int(1 + below(255))));
+        }
+      };
+    }
+    shape.run();
+    sums.restored += shape.tally.metrics.restored;
+    sums.loaded += shape.tally.metrics.store.loaded;
+    EXPECT_LE(shape.tally.metrics.store.memory_bytes, memory);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(StoreSimulation, OfEveryShape) {
+  Sums sums;
+  for (uint64_t seed = 1; seed <= 18; ++seed) run_with_store(seed, 30 / shorter, sums);
+  EXPECT_GT(sums.restored, 300u);
+  EXPECT_GT(sums.loaded, 30u);
+}
+TEST(StoreSimulation, SlowOfEveryShape) {
+  Sums sums;
+  for (uint64_t seed = 100; seed < 120; ++seed) run_with_store(seed, 100, sums);
+  EXPECT_GT(sums.restored, 1000u);
+  EXPECT_GT(sums.loaded, 100u);
+}
+
+}  // namespace
+}  // namespace heddle::test::fake
