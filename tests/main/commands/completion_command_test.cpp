@@ -51,7 +51,7 @@ std::string in_fish(const CompletionFolder& folder, const std::string& line) {
   return ran.out.substr(0, ran.out.find('\n'));
 }
 
-TEST(Completion, Bash) {
+TEST(Completion, BashSlow) {
   if (!is_installed("bash")) GTEST_SKIP() << "there is no bash";
   const CompletionFolder folder;
   EXPECT_EQ(in_bash(folder, "heddle qu"), "quantize");
@@ -79,7 +79,7 @@ TEST(Completion, Bash) {
   EXPECT_FALSE(std::filesystem::exists(folder.file("broken"))) << "names are no commands";
 }
 
-TEST(Completion, Fish) {
+TEST(Completion, FishSlow) {
   if (!is_installed("fish")) GTEST_SKIP() << "there is no fish";
   const CompletionFolder folder;
   EXPECT_EQ(in_fish(folder, "heddle qu"), "quantize");
@@ -102,7 +102,7 @@ TEST(Completion, Fish) {
 }
 
 // A zsh in a terminal, in which a function prints the line that the tabulator completed.
-TEST(Completion, Zsh) {
+TEST(Completion, ZshSlow) {
   if (!is_installed("zsh")) GTEST_SKIP() << "there is no zsh";
   const CompletionFolder folder;
   folder.write("_heddle", heddle({"completion", "zsh"}).out);
