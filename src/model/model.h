@@ -39,6 +39,14 @@ struct Norm {
   } kind = Kind::none;
   Vector weight, bias;
   float epsilon = 0;
+  // Of a norm over values of which this rank has a part (shard.h), rms only: the sum of their squares is that of all
+  // ranks. It has a sum for each of `groups` groups of values, each of `size` values in all.
+  struct Across {
+    uint64_t size = 0;
+    uint32_t group = 0, groups = 1;  // `group`: that of this rank's values
+    bool counted = true;             // false: they are copies of values that another rank counts
+  };
+  std::optional<Across> across = {};
 };
 
 struct Rope {
@@ -214,6 +222,12 @@ struct Mixture {
   bool partial = false;  // as of Attention
   // The experts here are those from this one on, of all that the router picks from; others are other ranks'.
   uint32_t first_expert = 0;
+
+  // Whether the results of the experts and of the shared one are normalised before they are added. With ranks, each is
+  // then summed by itself, where it is partial; otherwise the two are added first, and summed once.
+  bool adds_normalised() const {
+    return experts_norm.kind != Norm::Kind::none || (shared && shared->output_norm.kind != Norm::Kind::none);
+  }
 };
 
 // A causal convolution of each channel with its last inputs; before the first token they are 0.

@@ -1,0 +1,232 @@
+// Which part of each sublayer a rank has.
+#include "model/shard.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "base/error.h"
+#include "model/shard_cuts.h"
+
+namespace heddle::model {
+namespace {
+
+// Whether a norm of heads is over all of them together.
+bool spans_heads(const Norm& norm, uint64_t heads, uint64_t head, bool own) {
+  return heads > 1 && !own && norm.weight.size() == heads * head &&
+         (norm.kind == Norm::Kind::rms || norm.kind == Norm::Kind::layer);
+}
+
+class Shard {
+ public:
+  Shard(const Model& model, uint32_t rank, uint32_t ranks, const ShardOptions& options)
+      : model_(model), rank_(rank), ranks_(ranks), options_(options) {}
+
+  Model make() {
+    Model to{.name = model_.name,
+             .architecture = model_.architecture,
+             .context = model_.context,
+             .width = model_.width,
+             .vocabulary = model_.vocabulary,
+             .short_text = model_.short_text,
+             .embedding = model_.embedding,
+             .positions = model_.positions,
+             .type_embeddings = model_.type_embeddings,
+             .embedding_norm = model_.embedding_norm,
+             .embedding_scale = model_.embedding_scale,
+             .token_inputs = model_.token_inputs,
+             .norm = model_.norm,
+             .output = model_.output,
+             .output_bias = model_.output_bias,
+             .logit_scale = model_.logit_scale,
+             .logit_softcap = model_.logit_softcap,
+             .pooling = model_.pooling,
+             .dense = model_.dense,
+             .classifier = model_.classifier,
+             .file = model_.file};
+    for (const Layer& layer : model_.layers) {
+      Layer& part = to.layers.emplace_back(Layer{
+          .parallel = layer.parallel, .residual_scale = layer.residual_scale, .output_scale = layer.output_scale});
+      for (const Sublayer& sublayer : layer.sublayers)
+        part.sublayers.push_back(std::visit([&](const auto& kind) { return Sublayer(cut(kind)); }, sublayer));
+    }
+    cut_vocabulary(to);
+    to.storage = std::move(cuts_.storage);
+    return to;
+  }
+
+ private:
+  bool is_first() const { return rank_ == 0; }
+  // A bias after a sum is added by one rank.
+  Vector once(const Vector& bias) const { return is_first() ? bias : Vector(); }
+
+  void cut_vocabulary(Model& to) {
+    const uint64_t rows = model_.output.rows, unit = can_deal(rows, 32, ranks_) ? 32 : 1;
+    if (!can_deal(rows, unit, ranks_)) return;
+    for (uint32_t rank = 0; rank < ranks_; ++rank)
+      to.output_parts.push_back(deal_in_units(rows, unit, rank, ranks_).count);
+    const Ranges own{deal_in_units(rows, unit, rank_, ranks_)};
+    to.output = cuts_.rows(model_.output, own);
+    to.output_bias = Cuts::values(model_.output_bias, own);
+  }
+
+  // --- attention -----------------------------------------------------------------------------------------------------
+  static HeadShape shape_of(const Attention& a) {
+    const uint64_t value = a.output_cols() / a.heads;
+    return {.heads = a.heads, .key_heads = a.kv_heads, .unit = things_for(quant::block_values(a.output.format), value)};
+  }
+  // The heads of all ranks; empty: it is computed whole. Attentions with one KV cache are cut at the same key heads.
+  std::vector<RankHeads> deal_heads_of(const Attention& a) const {
+    uint64_t key_unit = 1;
+    bool can_cut = true;
+    std::vector<RankHeads> of_cache;
+    const auto look = [&](const Attention& other) {
+      key_unit = std::lcm(key_unit, shape_of(other).key_unit());
+      can_cut = can_cut && other.kv_heads == a.kv_heads;
+    };
+    const auto shares = [&](const Attention& other) { return a.shared_cache && other.shared_cache == a.shared_cache; };
+    look(a);
+    each_attention(model_, [&](const Attention& other) {
+      if (shares(other)) look(other);
+    });
+    const std::vector<RankHeads> all = deal_heads(shape_of(a), key_unit, ranks_);
+    can_cut = can_cut && can_normalise(a, all, key_unit);
+    each_attention(model_, [&](const Attention& other) {
+      if (!shares(other)) return;
+      const std::vector<RankHeads> its = deal_heads(shape_of(other), key_unit, ranks_);
+      can_cut = can_cut && its.size() == all.size() && can_normalise(other, its, key_unit);
+      for (size_t i = 0; can_cut && i < all.size(); ++i) can_cut = its[i].keys == all[i].keys;
+    });
+    return can_cut ? all : std::vector<RankHeads>();
+  }
+  // Whether its norms of heads can be computed by ranks with these heads.
+  bool can_normalise(const Attention& a, const std::vector<RankHeads>& all, uint64_t key_unit) const {
+    if (a.latent) return true;
+    const bool q = spans_heads(a.q_norm, a.heads, a.head, a.own_head_norms);
+    const bool k = spans_heads(a.k_norm, a.kv_heads, a.head, a.own_head_norms);
+    if (spans_heads(a.v_norm, a.kv_heads, a.value_head, false)) return false;
+    if ((q && !can_be_across(a.q_norm)) || (k && !can_be_across(a.k_norm))) return false;
+    // of units of several keys, a rank may have some that others count and some that they do not
+    const bool copies = std::any_of(all.begin(), all.end(), [](const RankHeads& rank) { return rank.copy != 0; });
+    return !k || !copies || key_unit == 1;
+  }
+  bool can_be_across(const Norm& norm) const { return options_.norms_across && norm.kind == Norm::Kind::rms; }
+
+  Attention cut(const Attention& a) {
+    const std::vector<RankHeads> all = deal_heads_of(a);
+    if (all.empty()) return a;
+    const RankHeads& own = all[rank_];
+    Attention to = a;
+    to.partial = true;
+    to.heads = uint32_t(count_of(own.heads));
+    to.q = cuts_.rows(a.q, times(own.heads, a.q.rows / a.heads));
+    to.q_bias = Cuts::values(a.q_bias, times(own.heads, a.head));
+    to.gate = cuts_.rows(a.gate, times(own.heads, a.gate.rows / a.heads));
+    to.sinks = Cuts::values(a.sinks, own.heads);
+    to.slopes = Cuts::values(a.slopes, own.heads);
+    to.output = cuts_.columns(a.output, times(own.heads, a.output_cols() / a.heads));
+    to.output_bias = once(a.output_bias);
+    if (a.latent) {
+      const Range& heads = own.heads.at(0);
+      to.latent->k_up = some_experts(a.latent->k_up, heads);
+      to.latent->v_up = some_experts(a.latent->v_up, heads);
+      return to;
+    }
+    const Ranges keys = times(own.keys, a.head), values = times(own.keys, a.value_head);
+    to.kv_heads = uint32_t(count_of(own.keys));
+    to.k = cuts_.rows(a.k, keys);
+    to.v = a.values_are_keys() ? to.k : cuts_.rows(a.v, values);
+    to.k_bias = Cuts::values(a.k_bias, keys);
+    to.v_bias = Cuts::values(a.v_bias, values);
+    to.q_norm = cut_norm(a.q_norm, a.heads, a.head, own.heads, a.own_head_norms, true);
+    to.k_norm = cut_norm(a.k_norm, a.kv_heads, a.head, own.keys, a.own_head_norms, own.copy == 0);
+    return to;
+  }
+  // Of a norm of heads that has weights for all of them, those of the ranges.
+  static Norm cut_norm(const Norm& norm, uint64_t heads, uint64_t head, const Ranges& own_heads, bool own,
+                       bool counted) {
+    if (heads == 1 || norm.weight.size() != heads * head) return norm;
+    Norm to = norm;
+    to.weight = Cuts::values(norm.weight, times(own_heads, head));
+    to.bias = Cuts::values(norm.bias, times(own_heads, head));
+    if (spans_heads(norm, heads, head, own)) to.across = Norm::Across{.size = heads * head, .counted = counted};
+    return to;
+  }
+
+  // --- feed-forwards -------------------------------------------------------------------------------------------------
+  // The inner values of a rank; unset: it is computed whole. Gates with a cutoff need all products of the gate.
+  std::optional<Ranges> inner_of(const Matrix& down) const {
+    const uint64_t unit = column_unit(down.format, down.cols, ranks_);
+    if (!can_deal(down.cols, unit, ranks_)) return {};
+    return Ranges{deal_in_units(down.cols, unit, rank_, ranks_)};
+  }
+  FeedForward cut(const FeedForward& f) {
+    const std::optional<Ranges> inner = inner_of(f.down);
+    if (!inner || f.cutoff || f.token_input || f.to_other_streams) return f;
+    FeedForward to = f;
+    to.partial = true;
+    to.gate = cuts_.rows(f.gate, *inner);
+    to.up = cuts_.rows(f.up, *inner);
+    to.down = cuts_.columns(f.down, *inner);
+    to.gate_bias = Cuts::values(f.gate_bias, *inner);
+    to.up_bias = Cuts::values(f.up_bias, *inner);
+    to.down_bias = once(f.down_bias);
+    return to;
+  }
+
+  Mixture cut(const Mixture& m) { return m; }
+  Recurrence cut(const Recurrence& r) { return r; }
+  ShortConvolution cut(const ShortConvolution& c) { return c; }
+  static Altup cut(const Altup& a) { return a; }
+  static NextHead cut(const NextHead& h) { return h; }
+
+  const Model& model_;
+  const uint32_t rank_, ranks_;
+  const ShardOptions options_;
+  Cuts cuts_;
+};
+
+std::string_view kind_of(const Sublayer& sublayer) {
+  return std::visit(
+      Overloaded{[](const Attention&) { return "attention"; }, [](const FeedForward&) { return "feed-forward"; },
+                 [](const Mixture&) { return "mixture"; }, [](const Recurrence&) { return "recurrence"; },
+                 [](const ShortConvolution&) { return "convolution"; }, [](const Altup&) { return "AltUp"; },
+                 [](const NextHead&) { return "next-token head"; }},
+      sublayer);
+}
+
+bool is_partial(const Sublayer& sublayer) {
+  return std::visit(Overloaded{[](const Altup&) { return false; }, [](const NextHead&) { return false; },
+                               [](const Mixture& m) { return m.partial || (m.shared && m.shared->partial); },
+                               [](const auto& kind) { return kind.partial; }},
+                    sublayer);
+}
+
+}  // namespace
+
+Model shard_of(const Model& model, uint32_t rank, uint32_t ranks, const ShardOptions& options) {
+  check(ranks > 1 && rank < ranks && !is_shard(model), "a rank of several, and a model that is not cut yet");
+  return Shard(model, rank, ranks, options).make();
+}
+
+bool is_shard(const Model& model) {
+  if (!model.output_parts.empty()) return true;
+  for (const Layer& layer : model.layers)
+    if (std::any_of(layer.sublayers.begin(), layer.sublayers.end(), is_partial)) return true;
+  return false;
+}
+
+std::vector<CutCount> count_cuts(const Model& shard) {
+  std::vector<CutCount> counts;
+  const auto count = [&](std::string_view kind, bool is_cut) {
+    auto found = std::find_if(counts.begin(), counts.end(), [&](const CutCount& c) { return c.kind == kind; });
+    if (found == counts.end()) found = counts.insert(found, CutCount{.kind = std::string(kind)});
+    ++(is_cut ? found->cut : found->whole);
+  };
+  for (const Layer& layer : shard.layers)
+    for (const Sublayer& sublayer : layer.sublayers) count(kind_of(sublayer), is_partial(sublayer));
+  if (shard.output) count("output", !shard.output_parts.empty());
+  return counts;
+}
+
+}  // namespace heddle::model
