@@ -89,18 +89,22 @@ void Cpu::head() {
     normed_.finish(i, isa_);
   });
   logits_.resize(uint64_t(count) * model_.vocabulary);
+  const bool is_part = !model_.output_parts.empty();
+  const uint64_t stride = is_part ? model_.output.rows : model_.vocabulary;
+  std::vector<float>& logits = is_part ? own_logits_ : logits_;
+  logits.resize(count * stride);
   const Product product[] = {{weights_.output, nullptr, normed_.view(count)}};
   products_.run(product, [&](const Piece& piece) {
-    store(piece, at(model_.output_bias, 0),
-          [&](uint32_t row) { return logits_.data() + uint64_t(row) * model_.vocabulary; });
+    store(piece, at(model_.output_bias, 0), [&](uint32_t row) { return logits.data() + row * stride; });
     if (model_.logit_scale == 1 && model_.logit_softcap == 0) return;
     for (uint32_t i = 0; i < piece.count; ++i)
       for (uint64_t r = 0; r < piece.rows; ++r) {
-        float& value = logits_[uint64_t(piece.row + i) * model_.vocabulary + piece.first + r];
+        float& value = logits[(piece.row + i) * stride + piece.first + r];
         value *= model_.logit_scale;
         if (model_.logit_softcap != 0) value = model_.logit_softcap * std::tanh(value / model_.logit_softcap);
       }
   });
+  if (is_part && count != 0) ranks_.gather_rows(logits, count, model_.output_parts, logits_);
   computed_ = true;
 }
 
@@ -244,6 +248,7 @@ void Cpu::make_rows() {
   ups_ = plain_rows(sizes.cut ? limits_.rows : 0, sizes.cut);
   token_inputs_ = plain_rows(sizes.token_inputs ? limits_.rows : 0, sizes.token_inputs);
   out_ = plain_rows(limits_.rows * sizes.used, std::max<uint64_t>(model_.width, sizes.latent));
+  partial_ = plain_rows(sizes.partial ? limits_.rows : 0, model_.width);
   latent_ = rows_for(limits_.rows, sizes.latent, of_latent);
   if (sizes.latent) latent_out_ = plain_rows(limits_.rows, model_.width);
   gate_ = plain_rows(limits_.rows, sizes.gate);
@@ -283,8 +288,8 @@ void Cpu::finish_rows(Rows& rows, uint32_t count) {
 }
 
 void Cpu::add_product(std::span<const Product> product, const model::Vector& bias, const Norm& norm,
-                      const Norm& residual_norm, float scale) {
-  if (norm.kind == Norm::Kind::none && residual_norm.kind == Norm::Kind::none) {
+                      const Norm& residual_norm, bool partial, float scale) {
+  if (norm.kind == Norm::Kind::none && residual_norm.kind == Norm::Kind::none && !partial) {
     products_.run(product, [&](const Piece& piece) {
       const float* of_piece = at(bias, piece.first);
       for (uint32_t i = 0; i < piece.count; ++i) {
@@ -295,10 +300,12 @@ void Cpu::add_product(std::span<const Product> product, const model::Vector& bia
     });
     return;
   }
+  Rows& sums = partial ? partial_ : out_;
   products_.run(product,
-                [&](const Piece& piece) { store(piece, at(bias, 0), [&](uint32_t row) { return out_.row(row); }); });
+                [&](const Piece& piece) { store(piece, at(bias, 0), [&](uint32_t row) { return sums.row(row); }); });
+  if (partial) sum_across_ranks(sums);
   team_.run(rows_, [&](uint64_t i, uint32_t) {
-    float *x = x_.row(i), *out = out_.row(i);
+    float *x = x_.row(i), *out = sums.row(i);
     normalise(norm, out, model_.width, out);
     for (uint32_t c = 0; c < model_.width; ++c) x[c] += scale * out[c];
     normalise(residual_norm, x, model_.width, x);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/backend.h"
+#include "model/collective.h"
 
 namespace heddle::cpu {
 
@@ -16,6 +17,9 @@ struct Options {
   bool exact = false;        // activations stay f32: slower, closer to the reference
   // Called while weights are packed, with the bytes done and the bytes in all. May be empty.
   std::function<void(uint64_t, uint64_t)> progress;
+  // Of a model that is one rank's part (shard.h): the other ranks, which compute the same batches. They must have the
+  // same instruction set: all have to pick the same experts.
+  model::Collective* ranks = nullptr;
 };
 
 // The instruction sets of this binary that this machine has, best first; "plain" is always there.
@@ -38,6 +42,9 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
 // The plain backend: every weight decoded, every product in f32 with sums in f64, the KV cache in f32 (with q8, of the
 // values that q8 keeps). The model must outlive it.
 std::unique_ptr<model::Backend> make_reference(const model::Model& model, const model::Limits& limits);
+// The same of one rank's part of a model.
+std::unique_ptr<model::Backend> make_reference_rank(const model::Model& model, const model::Limits& limits,
+                                                    model::Collective& ranks);
 
 // Bytes per second at which `threads` threads (0: one per core) read a buffer of `bytes_per_token` over and over: the
 // limit for decoding one sequence of a model that reads that many bytes per token. A small model is read from the

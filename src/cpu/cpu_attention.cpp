@@ -83,20 +83,35 @@ void Cpu::project(const AttentionWeights& w) {
   });
   const uint64_t sizes[] = {uint64_t(a.heads) * a.head, uint64_t(a.kv_heads) * a.head,
                             uint64_t(a.kv_heads) * a.value_head};
+  const auto rotate = [&](uint32_t row) {
+    rotations_.rotate(w.index, row, q_.row(row), a.heads, a.head);
+    if (a.fills_cache()) rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
+  };
+  const bool across = squares_.begin(rows_, a.q_norm, a.k_norm);
+  if (across) {
+    team_.run(rows_, [&](uint64_t row, uint32_t) {
+      if (a.norm_after_rope) rotate(uint32_t(row));
+      squares_.put(row, a.q_norm, false, square_sum(q_.row(row), sizes[0]));
+      squares_.put(row, a.k_norm, true, square_sum(k_.row(row), sizes[1]));
+    });
+    ranks_.sum(squares_.all());
+  }
+  const auto normalise_all = [&](const Norm& norm, bool is_second, float* to, uint64_t row, uint64_t size) {
+    if (norm.across)
+      normalise_across(norm, squares_.of(row, norm, is_second), to, size);
+    else
+      normalise_heads(norm, to, size, a.head, a.own_head_norms);
+  };
   team_.run(rows_, [&](uint64_t i, uint32_t) {
     const uint32_t row = uint32_t(i);
-    const auto rotate = [&] {
-      rotations_.rotate(w.index, row, q_.row(row), a.heads, a.head);
-      if (a.fills_cache()) rotations_.rotate(w.index, row, k_.row(row), a.kv_heads, a.head);
-    };
-    if (a.norm_after_rope) rotate();
-    normalise_heads(a.q_norm, q_.row(row), sizes[0], a.head, a.own_head_norms);
-    normalise_heads(a.k_norm, k_.row(row), sizes[1], a.head, a.own_head_norms);
+    if (a.norm_after_rope && !across) rotate(row);
+    normalise_all(a.q_norm, false, q_.row(row), row, sizes[0]);
+    normalise_all(a.k_norm, true, k_.row(row), row, sizes[1]);
     normalise_heads(a.v_norm, v_.row(row), sizes[2], a.value_head, false);
     for (int j = 0; a.clamp_qkv != 0 && j < 3; ++j)
       for (uint64_t c = 0; c < sizes[j]; ++c)
         all[j].to->row(row)[c] = std::clamp(all[j].to->row(row)[c], -a.clamp_qkv, a.clamp_qkv);
-    if (!a.norm_after_rope) rotate();
+    if (!a.norm_after_rope) rotate(row);
   });
 }
 
@@ -152,7 +167,7 @@ void Cpu::raise_values(const AttentionWeights& w) {
 void Cpu::add(const AttentionWeights& w, float scale) {
   const model::Attention& a = *w.model;
   const Product product[] = {{w.output, nullptr, attended_.view(rows_)}};
-  add_product(product, a.output_bias, a.output_norm, a.residual_norm, scale);
+  add_product(product, a.output_bias, a, scale);
   if (a.laurel) add_laurel(w);
 }
 

@@ -8,6 +8,7 @@
 #include "cpu/cpu.h"
 #include "cpu/layers.h"
 #include "cpu/products.h"
+#include "cpu/ranks.h"
 #include "cpu/states.h"
 #include "cpu/streams.h"
 #include "cpu/weights.h"
@@ -21,12 +22,13 @@ class Cpu : public model::Backend {
         limits_(limits),
         isa_(choose_isa(options.isa)),
         exact_(options.exact),
+        ranks_(options.ranks),
         team_(options.threads),
         weights_(model, isa_, options.exact, team_, options.progress),
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
         rotations_(model),
-        recurrent_(isa_, team_, model, limits) {
+        recurrent_(isa_, team_, ranks_, model, limits) {
     make_caches();
     make_rows();
   }
@@ -49,6 +51,7 @@ class Cpu : public model::Backend {
   uint64_t kv_part_bytes(model::KvPart part) const override;
   void read_kv(std::span<const model::KvRead> reads) override;
   void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override;
+  bool usable() const override { return ranks_.usable(); }
 
  private:
   void make_caches();
@@ -91,9 +94,17 @@ class Cpu : public model::Backend {
     }
   }
 
-  // The residual += scale * norm(product + bias), then the norm of the residual.
+  // The residual += scale * norm(product + bias), then the norm of the residual. `of` is the sublayer.
+  void add_product(std::span<const Product> product, const model::Vector& bias, const auto& of, float scale) {
+    add_product(product, bias, of.output_norm, of.residual_norm, of.partial, scale);
+  }
   void add_product(std::span<const Product> product, const model::Vector& bias, const model::Norm& norm,
-                   const model::Norm& residual_norm, float scale);
+                   const model::Norm& residual_norm, bool partial, float scale);
+  // Of the first `rows` rows, which have as many columns as the residual stream.
+  void sum_across_ranks(Rows& rows) {
+    check(rows.cols() == model_.width, "rows of the residual stream");
+    ranks_.sum({rows.row(0), uint64_t(rows_) * model_.width});
+  }
 
   static Product gated(const Weights* gate, const Weights* up, const RowsView& x) {
     return gate ? Product{gate, up, x} : Product{up, nullptr, x};
@@ -187,7 +198,7 @@ class Cpu : public model::Backend {
   void add(const ShortConvolutionWeights& w, float scale) { add_recurred(w.output, *w.model, scale); }
   void add_recurred(const Weights* output, const auto& sublayer, float scale) {
     const Product product[] = {{output, nullptr, recurred_.view(rows_)}};
-    add_product(product, {}, sublayer.output_norm, sublayer.residual_norm, scale);
+    add_product(product, {}, sublayer, scale);
   }
 
   void compute(const NextHeadWeights& w);
@@ -202,6 +213,7 @@ class Cpu : public model::Backend {
   model::Limits limits_;
   const Isa& isa_;
   bool exact_;
+  Ranks ranks_;
   Team team_;
   ModelWeights weights_;
   Products products_;
@@ -224,11 +236,14 @@ class Cpu : public model::Backend {
   Rows apart_;                     // (rows, width): what a shared expert reads that has a norm of its own
   Rows laurel_, ups_;              // (rows, rank), and (rows, inner) for gates with a cutoff
   Rows token_inputs_;              // (rows, layers * size)
+  Rows partial_;                   // (rows, width), of models cut for ranks: what they sum
   Rows results_, before_;          // of models with a NextHead: what the final norm made of rows, and of those before
   Rows joined_;                    // (rows, 2 * width): what it reads
   Streams streams_;
   ExpertChoice choice_;
   std::vector<float> scores_, logits_, states_;
+  std::vector<float> own_logits_;  // with ranks: (outputs, rows of this one's part of the output matrix)
+  Squares squares_;
   std::vector<GatheredRows> gathered_;  // of each expert, or of each head
   std::vector<Product> gathered_products_;
   std::vector<std::vector<uint8_t>> slabs_;  // of each thread

@@ -57,7 +57,7 @@ void Cpu::compute_with_inputs(const FeedForwardWeights& w) {
 void Cpu::add(const FeedForwardWeights& w, float scale) {
   if (w.model->to_other_streams) return add_to_others(w);
   const Product product[] = {{w.down, nullptr, inner_.view(rows_)}};
-  add_product(product, w.model->down_bias, w.model->output_norm, w.model->residual_norm, scale);
+  add_product(product, w.model->down_bias, *w.model, scale);
 }
 
 void Cpu::compute(const MixtureWeights& w) {
@@ -86,7 +86,7 @@ void Cpu::compute(const MixtureWeights& w) {
   gathered_products_.clear();
   for (uint32_t e = 0; e < experts; ++e) {
     gathered_[e].clear();
-    for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(read, slot / choice_.used);
+    for (const uint32_t slot : choice_.slots_of[m.first_expert + e]) gathered_[e].add(read, slot / choice_.used);
     gathered_products_.push_back(gated(w.gate[e], w.up[e], gathered_[e].view()));
   }
   if (w.shared)
@@ -95,7 +95,7 @@ void Cpu::compute(const MixtureWeights& w) {
     if (piece.product == experts)
       return activate(
           activation_of(*m.shared), piece, [&](uint32_t row) { return shared_inner_.row(row); }, no_factor);
-    const std::vector<uint32_t>& slots = choice_.slots_of[piece.product];
+    const std::vector<uint32_t>& slots = choice_.slots_of[m.first_expert + piece.product];
     const uint64_t first = piece.product * w.up[0]->rows;
     // the expert of weight * x is weight * (the expert of x), up to its biases and activation
     activate(
@@ -113,18 +113,41 @@ void Cpu::add(const MixtureWeights& w, float scale) {
   gathered_products_.clear();
   for (uint32_t e = 0; e < experts; ++e) {
     gathered_[e].clear();
-    for (const uint32_t slot : choice_.slots_of[e]) gathered_[e].add(inner_, slot);
+    for (const uint32_t slot : choice_.slots_of[m.first_expert + e]) gathered_[e].add(inner_, slot);
     gathered_products_.push_back({w.down[e], nullptr, gathered_[e].view()});
   }
   if (w.shared) gathered_products_.push_back({w.shared->down, nullptr, shared_inner_.view(rows_)});
   products_.run(gathered_products_, [&](const Piece& piece) {
     if (piece.product < experts)
       store(piece, at(m.down_bias, piece.product * uint64_t(model_.width)),
-            [&](uint32_t i) { return out_.row(choice_.slots_of[piece.product][i]); });
+            [&](uint32_t i) { return out_.row(choice_.slots_of[m.first_expert + piece.product][i]); });
     else
       store(piece, at(m.shared->down_bias, 0), [&](uint32_t row) { return shared_out_.row(row); });
   });
   if (w.latent_up) raise_latents(w);
+  const bool apart = m.adds_normalised();
+  const auto add_shared = [&](uint64_t i, uint32_t first, uint32_t count, float* sum) {
+    if (!w.shared) return;
+    float* out = shared_out_.row(i) + first;
+    normalise(m.shared->output_norm, out, count, out);
+    const float weight = choice_.shared[i];
+    for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
+  };
+  const auto sum_results = [&](uint64_t i, uint32_t first, uint32_t count, float* sum) {
+    if (w.latent_up)
+      std::copy_n(latent_out_.row(i) + first, count, sum);
+    else
+      sum_experts(m, i, first, count, sum);
+    if (!apart) add_shared(i, first, count, sum);
+  };
+  if (m.partial) {
+    team_.run(rows_, [&](uint64_t i, uint32_t) {
+      std::fill_n(partial_.row(i), model_.width, 0.0f);
+      sum_results(i, 0, model_.width, partial_.row(i));
+    });
+    sum_across_ranks(partial_);
+    if (apart && m.shared && m.shared->partial) sum_across_ranks(shared_out_);
+  }
   // Few rows are cut into columns; a norm needs whole rows.
   const bool has_norms = m.output_norm.kind != Norm::Kind::none || m.residual_norm.kind != Norm::Kind::none ||
                          m.experts_norm.kind != Norm::Kind::none ||
@@ -136,16 +159,13 @@ void Cpu::add(const MixtureWeights& w, float scale) {
     const uint64_t i = item / parts;
     const uint32_t first = uint32_t(item % parts) * columns, count = std::min(columns, model_.width - first);
     std::vector<float> sum(count);
-    if (w.latent_up)
-      std::copy_n(latent_out_.row(i) + first, count, sum.data());
+    if (m.partial)
+      std::copy_n(partial_.row(i) + first, count, sum.data());
     else
-      sum_experts(m, i, first, count, sum.data());
-    normalise(m.experts_norm, sum.data(), count, sum.data());
-    if (w.shared) {
-      float* out = shared_out_.row(i) + first;
-      normalise(m.shared->output_norm, out, count, out);
-      const float weight = choice_.shared[i];
-      for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
+      sum_results(i, first, count, sum.data());
+    if (apart) {
+      normalise(m.experts_norm, sum.data(), count, sum.data());
+      add_shared(i, first, count, sum.data());
     }
     normalise(m.output_norm, sum.data(), count, sum.data());
     float* x = x_.row(i) + first;
@@ -157,6 +177,7 @@ void Cpu::add(const MixtureWeights& w, float scale) {
 void Cpu::sum_experts(const model::Mixture& m, uint64_t row, uint32_t first, uint32_t count, float* sum) {
   for (uint32_t j = 0; j < choice_.used; ++j) {
     const uint64_t slot = row * choice_.used + j;
+    if (choice_.experts[slot] - m.first_expert >= m.up.count) continue;  // another rank's
     const float weight = m.routing.weigh_input ? 1 : choice_.weights[slot], *out = out_.row(slot) + first;
     for (uint32_t c = 0; c < count; ++c) sum[c] += weight * out[c];
   }

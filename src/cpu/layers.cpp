@@ -58,6 +58,17 @@ void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t 
   for (uint64_t at = 0; at < size; at += step) normalise_with(norm, own ? at : 0, x + at, step, x + at);
 }
 
+double square_sum(const float* x, uint64_t size) {
+  return sum(x, size, [](double value) { return value * value; });
+}
+
+void normalise_across(const model::Norm& norm, float squares, float* x, uint64_t size) {
+  check(norm.kind == model::Norm::Kind::rms && norm.weight.size() == size, "an rms norm of all values of a rank");
+  const double mean = double(squares) / double(norm.across->size);
+  const float scale = static_cast<float>(1 / std::sqrt(mean + double(norm.epsilon)));
+  for (uint64_t i = 0; i < size; ++i) x[i] *= scale * norm.weight[i];
+}
+
 void cut(float* gates, uint64_t size, float cutoff) {
   const double mean = sum(gates, size, [](double value) { return value; }) / double(size);
   const double square = sum(gates, size, [&](double value) { return (value - mean) * (value - mean); });

@@ -11,6 +11,9 @@ namespace heddle::cpu {
 void normalise(const model::Norm& norm, const float* x, uint64_t size, float* out);
 // Over each head, or over all of them where the weight is that long; `own`: over each head, with the weights of all.
 void normalise_heads(const model::Norm& norm, float* x, uint64_t size, uint32_t head, bool own);
+// The sum of the squares; and an rms norm of some of its values, with that sum of all of them (Norm::across).
+double square_sum(const float* x, uint64_t size);
+void normalise_across(const model::Norm& norm, float squares, float* x, uint64_t size);
 // What the products of a gate have above a cutoff: see model::FeedForward::cutoff.
 void cut(float* gates, uint64_t size, float cutoff);
 // What queries at a position are multiplied by.

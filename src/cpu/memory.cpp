@@ -22,7 +22,7 @@ class WeightBytes {
   WeightBytes(const Isa& isa, bool exact) : isa_(isa), exact_(exact) {}
 
   void add(const model::Matrix& matrix) {
-    if (!matrix || !seen_.insert(matrix.data.data()).second) return;  // tied ones count once
+    if (!matrix || !seen_.insert({matrix.data.data(), matrix.rows}).second) return;  // tied ones count once
     const Weights weights = describe_weights(matrix, isa_, exact_);
     total += weights.kind == XKind::f32 ? matrix.data.size() : weights.tiles() * weights.tile_bytes;
   }
@@ -32,7 +32,7 @@ class WeightBytes {
  private:
   const Isa& isa_;
   bool exact_;
-  std::set<const uint8_t*> seen_;
+  std::set<std::pair<const uint8_t*, uint64_t>> seen_;  // and the number of rows
 };
 
 // Of one row of a batch: 4 bytes for a value, and at most 8 with its other forms, of which a model has one or two.
@@ -41,7 +41,7 @@ uint64_t row_bytes(const model::Model& model) {
   const uint64_t out = std::max<uint64_t>(model.width, s.latent);
   const uint64_t plain = (1 + (s.shared ? 1 : 0) + (s.latent ? 1 : 0) + (s.others ? 1 : 0)) * model.width +
                          s.used * out + s.q + s.k + s.v + s.experts + s.gate + s.mixed + 2 * s.steps + s.cut +
-                         s.token_inputs + (s.joined ? 2 * model.width : 0);
+                         s.token_inputs + ((s.joined ? 2 : 0) + (s.partial ? 1 : 0)) * model.width;
   const uint64_t quantised = (2 + s.others) * model.width + s.low + s.attended + s.heads * s.by_head +
                              s.used * s.inner + s.shared + s.latent + s.recurred + s.laurel + s.joined;
   return plain * 4 + quantised * 8;

@@ -48,7 +48,10 @@ RowSizes::RowSizes(const model::Model& model) {
                                   [&](const model::Altup& a) { grow(others, a.others); },
                                   [&](const model::NextHead& h) { grow(joined, h.join.cols); }};
   for (const model::Layer& layer : model.layers)
-    for (const model::Sublayer& sublayer : layer.sublayers) std::visit(measure, sublayer);
+    for (const model::Sublayer& sublayer : layer.sublayers) {
+      std::visit(measure, sublayer);
+      partial = partial || model::is_partial(sublayer);
+    }
   if (model.token_inputs) token_inputs = model.token_inputs->count();
 }
 

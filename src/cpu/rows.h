@@ -20,7 +20,8 @@ struct RowSizes {
   uint64_t cut = 0;                             // of the up products that wait for a gate with a cutoff
   uint64_t laurel = 0, others = 0;              // its rank, and the other streams of AltUp
   uint64_t token_inputs = 0;
-  uint64_t joined = 0;  // of NextHead: what its matrix reads
+  uint64_t joined = 0;   // of NextHead: what its matrix reads
+  bool partial = false;  // some sublayer leaves a part of a sum over ranks
   explicit RowSizes(const model::Model& model);
 };
 

@@ -20,9 +20,11 @@ void divide_head_by_length(float* x, uint32_t size, float scale) {
 
 }  // namespace
 
-RecurrentStates::RecurrentStates(const Isa& isa, Team& team, const model::Model& model, const model::Limits& limits)
+RecurrentStates::RecurrentStates(const Isa& isa, Team& team, Ranks& ranks, const model::Model& model,
+                                 const model::Limits& limits)
     : isa_(isa),
       team_(team),
+      ranks_(ranks),
       slots_(limits.state_slots),
       of_thread_(team.threads()),
       inputs_of_thread_(team.threads()) {
@@ -165,17 +167,27 @@ void RecurrentStates::recur(const model::Recurrence& r, Rows& mixed, const Rows&
   prepare(r, mixed, steps);
   run_heads(r, place, mixed, out);
   const uint32_t values = uint32_t(r.values());
+  const bool across = squares_.begin(batch_->tokens.size(), r.gated_norm);
+  const auto multiply = [&](uint64_t row, float* x) {
+    isa_.activate(uint8_t(model::Activation::silu), nullptr, gates.row(row), x, values, x);
+  };
   team_.run(batch_->tokens.size(), [&](uint64_t row, uint32_t) {
     float* x = out.row(row);
     const float* v = mixed.row(row) + r.values_at();
     for (size_t h = 0; h < r.skip.size(); ++h)
       for (uint64_t i = h * r.value; i < (h + 1) * r.value; ++i) x[i] += r.skip[h] * v[i];
-    const auto multiply = [&] {
-      isa_.activate(uint8_t(model::Activation::silu), nullptr, gates.row(row), x, values, x);
-    };
-    if (r.gate_first) multiply();
+    if (r.gate_first) multiply(row, x);
+    if (across) return squares_.put(row, r.gated_norm, false, square_sum(x, values));
     normalise_heads(r.gated_norm, x, values, r.norm_size, true);
-    if (!r.gate_first) multiply();
+    if (!r.gate_first) multiply(row, x);
+    out.finish(row, isa_);
+  });
+  if (!across) return;
+  ranks_.sum(squares_.all());
+  team_.run(batch_->tokens.size(), [&](uint64_t row, uint32_t) {
+    float* x = out.row(row);
+    normalise_across(r.gated_norm, squares_.of(row, r.gated_norm, false), x, values);
+    if (!r.gate_first) multiply(row, x);
     out.finish(row, isa_);
   });
 }

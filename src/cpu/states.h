@@ -9,13 +9,14 @@
 
 #include "cpu/layers.h"
 #include "cpu/pages.h"
+#include "cpu/ranks.h"
 #include "cpu/team.h"
 
 namespace heddle::cpu {
 
 class RecurrentStates {
  public:
-  RecurrentStates(const Isa& isa, Team& team, const model::Model& model, const model::Limits& limits);
+  RecurrentStates(const Isa& isa, Team& team, Ranks& ranks, const model::Model& model, const model::Limits& limits);
 
   void begin(const model::Batch& batch);
   // What the products left of all rows: mixed (queries, keys, values), gates, steps and behind them betas. `out` gets
@@ -49,6 +50,8 @@ class RecurrentStates {
 
   const Isa& isa_;
   Team& team_;
+  Ranks& ranks_;
+  Squares squares_;
   uint64_t slot_values_ = 0;
   uint32_t slots_ = 0;
   Pages states_;                         // (slots, slot_values_)

@@ -22,7 +22,9 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
   }
   output = add(model.output);
   if (model.token_inputs) token_inputs = add(model.token_inputs->projection);
-  if (output && model.output.data.data() == model.embedding.data.data() && output->kind != XKind::f32)
+  // One rank's rows of the output matrix are not all that the embedding has.
+  if (output && model.output.data.data() == model.embedding.data.data() && model.output.rows == model.embedding.rows &&
+      output->kind != XKind::f32)
     embedding = output;
 
   uint64_t bytes = 0;

@@ -328,6 +328,13 @@ struct Overloaded : Functions... {
 template <class... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
+// Whether the result of a sublayer is one rank's part of a sum.
+inline bool is_partial(const Sublayer& sublayer) {
+  return std::visit(Overloaded{[](const Altup&) { return false; }, [](const NextHead&) { return false; },
+                               [](const auto& kind) { return kind.partial; }},
+                    sublayer);
+}
+
 struct Layer {
   std::vector<Sublayer> sublayers;
   // All sublayers read the layer's input; otherwise each reads what the one before it left. A backend keeps the results

@@ -174,9 +174,130 @@ class Shard {
     return to;
   }
 
-  Mixture cut(const Mixture& m) { return m; }
-  Recurrence cut(const Recurrence& r) { return r; }
-  ShortConvolution cut(const ShortConvolution& c) { return c; }
+  // --- mixtures ------------------------------------------------------------------------------------------------------
+  Mixture cut(const Mixture& m) {
+    const bool by_expert = can_deal(m.up.count, 1, ranks_);
+    const std::optional<Ranges> inner = inner_of(m.down.all);
+    Mixture to = m;
+    if (by_expert && (options_.expert_parallel || !inner))
+      take_experts(m, to);
+    else if (inner)
+      take_inner(m, *inner, to);
+    else
+      return m;
+    to.partial = true;
+    if (m.shared) take_shared(m, to);
+    return to;
+  }
+  // Whole experts. The router is every rank's.
+  void take_experts(const Mixture& m, Mixture& to) const {
+    const Range own = deal(m.up.count, rank_, ranks_);
+    const auto part = [&](const Vector& bias) {
+      return Cuts::values(bias, times({own}, bias.size() / std::max<uint64_t>(m.up.count, 1)));
+    };
+    to.first_expert = uint32_t(own.first);
+    to.gate = some_experts(m.gate, own);
+    to.up = some_experts(m.up, own);
+    to.down = some_experts(m.down, own);
+    to.gate_bias = part(m.gate_bias);
+    to.up_bias = part(m.up_bias);
+    to.down_bias = part(m.down_bias);
+  }
+  // A part of every expert.
+  void take_inner(const Mixture& m, const Ranges& inner, Mixture& to) {
+    Ranges of_all;
+    for (uint64_t i = 0; i < m.up.count; ++i) of_all = joined(std::move(of_all), moved(inner, i * m.down.all.cols));
+    to.gate = cuts_.rows(m.gate, inner);
+    to.up = cuts_.rows(m.up, inner);
+    to.down.all = cuts_.columns(m.down.all, inner);
+    to.gate_bias = Cuts::values(m.gate_bias, of_all);
+    to.up_bias = Cuts::values(m.up_bias, of_all);
+    to.down_bias = once(m.down_bias);
+  }
+  // A shared expert that cannot be cut is the first rank's, unless its result is normalised by itself.
+  void take_shared(const Mixture& m, Mixture& to) {
+    to.shared = cut(*m.shared);
+    if (to.shared->partial || m.adds_normalised()) return;
+    if (is_first()) {
+      to.shared->partial = true;
+    } else {
+      to.shared.reset();
+      to.shared_router.clear();
+    }
+  }
+
+  // --- sublayers with a state ----------------------------------------------------------------------------------------
+  static bool has_norm(const Recurrence& r) {
+    return r.gated_norm.kind == Norm::Kind::rms || r.gated_norm.kind == Norm::Kind::layer;
+  }
+  // The heads of all ranks, such that `values` values of the results stay together; empty: some rank would have none.
+  std::vector<RankHeads> deal_heads_of(const Recurrence& r, uint64_t values) const {
+    const HeadShape shape{
+        .heads = r.heads, .key_heads = r.key_heads, .unit = things_for(values, r.value), .tiled = r.tiled};
+    return deal_heads(shape, shape.key_unit(), ranks_);
+  }
+  // Values that are normalised together stay together, or all of a rank's are among them.
+  Recurrence cut(const Recurrence& r) {
+    const uint64_t block = quant::block_values(r.output.format);
+    std::vector<RankHeads> all = deal_heads_of(r, has_norm(r) ? std::lcm(block, uint64_t(r.norm_size)) : block);
+    const bool across = all.empty() && has_norm(r);
+    if (across) {
+      all = deal_heads_of(r, block);
+      const bool in_one_group = std::all_of(all.begin(), all.end(), [&](const RankHeads& rank) {
+        const uint64_t first = rank.heads[0].first * r.value, count = rank.heads[0].count * r.value;
+        return rank.heads.size() == 1 && first / r.norm_size == (first + count - 1) / r.norm_size;
+      });
+      if (!in_one_group || !can_be_across(r.gated_norm)) return r;
+    }
+    if (all.empty()) return r;
+    const RankHeads& own = all[rank_];
+    Recurrence to = r;
+    take_heads(r, own, to);
+    if (across) {
+      to.norm_size = uint32_t(to.values());
+      to.gated_norm.across = Norm::Across{.size = r.norm_size,
+                                          .group = uint32_t(own.heads[0].first * r.value / r.norm_size),
+                                          .groups = uint32_t(r.values() / r.norm_size)};
+    }
+    return to;
+  }
+  void take_heads(const Recurrence& r, const RankHeads& own, Recurrence& to) {
+    const Ranges values = times(own.heads, r.value), keys = times(own.keys, r.key);
+    const Ranges of_values = moved(values, r.values_at()), of_keys = moved(keys, r.keys_at()),
+                 of_queries = moved(keys, r.queries_at());
+    const Ranges mixed = r.rule == Recurrence::Rule::delta ? joined(joined(of_queries, of_keys), of_values)
+                                                           : joined(joined(of_values, of_keys), of_queries);
+    to.partial = true;
+    to.heads = uint32_t(count_of(own.heads));
+    to.key_heads = uint32_t(count_of(own.keys));
+    to.mixed = cuts_.rows(r.mixed, mixed);
+    to.convolution = cut(r.convolution, mixed);
+    to.gate = cuts_.rows(r.gate, values);
+    to.steps = cuts_.rows(r.steps, own.heads);
+    to.step_bias = Cuts::values(r.step_bias, own.heads);
+    to.rates = Cuts::values(r.rates, own.heads);
+    to.betas = cuts_.rows(r.betas, own.heads);
+    to.skip = Cuts::values(r.skip, own.heads);
+    to.gated_norm.weight = Cuts::values(r.gated_norm.weight, values);
+    to.gated_norm.bias = Cuts::values(r.gated_norm.bias, values);
+    to.output = cuts_.columns(r.output, values);
+  }
+  static Convolution cut(const Convolution& c, const Ranges& channels) {
+    return {c.width, Cuts::values(c.weight, times(channels, c.width)), Cuts::values(c.bias, channels)};
+  }
+
+  ShortConvolution cut(const ShortConvolution& c) {
+    const std::optional<Ranges> own = inner_of(c.output);
+    if (!own) return c;
+    const uint64_t channels = c.output.cols;
+    ShortConvolution to = c;
+    to.partial = true;
+    to.in = cuts_.rows(c.in, joined(joined(*own, moved(*own, channels)), moved(*own, 2 * channels)));
+    to.convolution = cut(c.convolution, *own);
+    to.output = cuts_.columns(c.output, *own);
+    return to;
+  }
+
   static Altup cut(const Altup& a) { return a; }
   static NextHead cut(const NextHead& h) { return h; }
 
@@ -193,13 +314,6 @@ std::string_view kind_of(const Sublayer& sublayer) {
                  [](const ShortConvolution&) { return "convolution"; }, [](const Altup&) { return "AltUp"; },
                  [](const NextHead&) { return "next-token head"; }},
       sublayer);
-}
-
-bool is_partial(const Sublayer& sublayer) {
-  return std::visit(Overloaded{[](const Altup&) { return false; }, [](const NextHead&) { return false; },
-                               [](const Mixture& m) { return m.partial || (m.shared && m.shared->partial); },
-                               [](const auto& kind) { return kind.partial; }},
-                    sublayer);
 }
 
 }  // namespace
