@@ -1,0 +1,19 @@
+// The backend of rank 0: it computes its own part of a model, and has the other ranks compute theirs.
+#pragma once
+#include <memory>
+
+#include "model/backend.h"
+#include "ranks/group.h"
+
+namespace heddle::ranks {
+
+// `own` computes this rank's part. Both verbs and results are those of `own`; every batch is sent to the other ranks
+// first. After a fault of any rank nothing can be computed: verbs throw an Error that names it. The group must outlive
+// it.
+std::unique_ptr<model::Backend> make_leader(std::unique_ptr<model::Backend> own, Group& group);
+
+// What another rank does until the leader ends the work: what the leader's backend is told, on its own part of the
+// model. Throws an Error after a fault of any rank, which is told to all others.
+void follow(const model::Model& shard, model::Backend& own, const model::Limits& limits, Group& group);
+
+}  // namespace heddle::ranks
