@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/backend.h"
 #include "model/collective.h"
-#include "model/model.h"
 
 namespace heddle::cpu {
 

@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "cpu/cpu.h"
+#include "cpu/ranks.h"
 #include "cpu/reference_feed_forward.h"
 #include "cpu/reference_math.h"
 #include "cpu/reference_states.h"
+#include "cpu/reference_streams.h"
 
 namespace heddle::cpu {
 namespace {
@@ -28,7 +30,8 @@ struct ReferenceKv {
 
 class Reference : public Backend {
  public:
-  Reference(const Model& model, const Limits& limits) : model_(model), limits_(limits), recurrent_(model, limits) {
+  Reference(const Model& model, const Limits& limits, Collective* ranks)
+      : model_(model), limits_(limits), ranks_(ranks), recurrent_(model, limits, ranks_) {
     each_kv_cache(model, [&](const Attention& a, bool of_windows) {
       const uint64_t tokens = uint64_t(blocks_of_cache(limits, of_windows)) * limits.block_tokens;
       caches_.push_back({Vector(tokens * a.kv_heads * a.head),
@@ -88,8 +91,7 @@ class Reference : public Backend {
                           },
                           [&](const Mixture& m) {
                             normalise_rows(m.norm);
-                            mixed_.clear();
-                            for (size_t i = 0; i < x_.size(); ++i) mixed_.push_back(mixture(m, x_[i], h_[i]));
+                            mixed_ = mixture(m, x_, h_);
                           },
                           [&](const Recurrence& r) {
                             normalise_rows(r.norm);
@@ -119,8 +121,8 @@ class Reference : public Backend {
                             else
                               add_results(f, std::move(out), of.residual_scale);
                           },
-                          [&](const Mixture& m) { add_results(m, std::move(mixed_), of.residual_scale); },
-                          [&](const Altup& a) { update_streams(a); },
+                          [&](const Mixture& m) { add_mixture(m, of.residual_scale); },
+                          [&](const Altup& a) { streams_.update(a, x_); },
                           [&](const NextHead& head) { products(head.join, {}, joined_, x_); },
                           [&](const auto& with_state) {
                             std::vector<Vector> out;
@@ -150,6 +152,10 @@ class Reference : public Backend {
     for (const Vector& row : out)
       for (float value : row)
         logits_.push_back(static_cast<float>(capped(double(value) * model_.logit_scale, model_.logit_softcap)));
+    if (!model_.output_parts.empty() && !out.empty()) {
+      const Vector own = std::exchange(logits_, Vector(out.size() * model_.vocabulary));
+      ranks_.gather_rows(own, out.size(), model_.output_parts, logits_);
+    }
     computed_ = true;
   }
   Result result() override {
@@ -173,6 +179,7 @@ class Reference : public Backend {
   void copy_block(uint32_t from, uint32_t to) override { copy_blocks(false, limits_.kv_blocks, from, to); }
   void copy_window_block(uint32_t from, uint32_t to) override { copy_blocks(true, limits_.window_blocks, from, to); }
   void copy_state(uint32_t from, uint32_t to) override { recurrent_.copy(from, to); }
+  bool usable() const override { return ranks_.usable(); }
 
   std::string kv_layout() const override { return "reference"; }
   uint64_t kv_part_bytes(KvPart part) const override {
@@ -254,6 +261,13 @@ class Reference : public Backend {
   }
   // The residual += scale * norm(out), then the norm of the residual.
   void add_results(const auto& kind, std::vector<Vector> out, float scale) {
+    if (kind.partial) sum_across_ranks(out);
+    add_sums(kind, std::move(out), scale);
+  }
+  void sum_across_ranks(std::vector<Vector>& rows) {
+    for (Vector& row : rows) ranks_.sum(row);
+  }
+  void add_sums(const auto& kind, std::vector<Vector> out, float scale) {
     for (size_t i = 0; i < x_.size(); ++i) {
       add_scaled(x_[i], normalised(kind.output_norm, std::move(out[i])), scale);
       x_[i] = normalised(kind.residual_norm, std::move(x_[i]));
@@ -261,9 +275,23 @@ class Reference : public Backend {
   }
   void add_to_others(const FeedForward& f, std::vector<Vector> out) {
     for (size_t i = 0; i < x_.size(); ++i) {
-      const Vector result = normalised(f.output_norm, std::move(out[i]));
-      for (std::vector<Vector>& stream : others_) add_scaled(stream[i], result, 1);
+      streams_.add(i, normalised(f.output_norm, std::move(out[i])));
     }
+  }
+  void add_mixture(const Mixture& m, float scale) {
+    auto& [experts, shared, weights] = mixed_;
+    const auto add_shared = [&] {
+      for (size_t i = 0; m.shared && i < x_.size(); ++i)
+        add_scaled(experts[i], normalised(m.shared->output_norm, std::move(shared[i])), weights[i]);
+    };
+    if (!m.adds_normalised()) add_shared();
+    if (m.partial) sum_across_ranks(experts);
+    if (m.adds_normalised()) {
+      if (m.shared && m.shared->partial) sum_across_ranks(shared);
+      for (Vector& row : experts) row = normalised(m.experts_norm, std::move(row));
+      add_shared();
+    }
+    add_sums(m, std::move(experts), scale);
   }
   // h_ is still what the attention has read.
   void add_laurel(const Laurel& l) {
@@ -286,56 +314,6 @@ class Reference : public Backend {
       add_scaled(token_inputs_[i], embedding, t.embedding_scale);
       for (float& value : token_inputs_[i]) value *= t.scale;
     }
-  }
-
-  // --- streams of AltUp ----------------------------------------------------------------------------------------------
-  void update_streams(const Altup& a) {
-    using enum Altup::Step;
-    if (a.step == begin) others_.assign(a.others, {});
-    for (uint32_t s = 0; s < a.projections.count; ++s) {
-      std::vector<Vector> projected;
-      products(a.projections.expert(s), {}, a.step == begin ? x_ : others_[s], projected);
-      for (size_t i = 0; i < x_.size(); ++i) projected[i] = as_long_as(x_[i], std::move(projected[i]));
-      others_[s] = std::move(projected);
-    }
-    for (size_t i = 0; i < x_.size(); ++i) {
-      if (a.step == predict) predict_streams(a, i);
-      if (a.step == correct) correct_streams(a, i);
-      if (a.step != end) continue;
-      for (const std::vector<Vector>& stream : others_) add_scaled(x_[i], stream[i], 1);
-      for (float& value : x_[i]) value /= float(a.streams());
-    }
-    if (a.step == predict) predicted_ = x_;
-  }
-  Vector coefficients(const Altup& a, const Vector& x) const {
-    const Vector h = normalised(a.norm, x);
-    const auto dot = [](const float* left, const float* right, size_t size) {
-      double sum = 0;
-      for (size_t i = 0; i < size; ++i) sum += double(left[i]) * right[i];
-      return sum;
-    };
-    Vector routed, all;
-    for (size_t at = 0; at < a.router.size(); at += h.size())
-      routed.push_back(static_cast<float>(std::tanh(dot(h.data(), a.router.data() + at, h.size()))));
-    for (size_t at = 0; at < a.coefficients.size(); at += routed.size())
-      all.push_back(static_cast<float>(dot(routed.data(), a.coefficients.data() + at, routed.size())));
-    return all;
-  }
-  void predict_streams(const Altup& a, size_t row) {
-    const Vector c = coefficients(a, x_[row]);
-    std::vector<Vector> before{x_[row]};
-    for (const std::vector<Vector>& stream : others_) before.push_back(stream[row]);
-    for (uint32_t i = 0; i < a.streams(); ++i)
-      for (uint32_t j = 0; j < a.streams(); ++j)
-        add_scaled(i == 0 ? x_[row] : others_[i - 1][row], before[j], c[i * a.streams() + j]);
-  }
-  void correct_streams(const Altup& a, size_t row) {
-    const Vector c = coefficients(a, x_[row]);
-    Vector change = x_[row];
-    add_scaled(change, predicted_[row], -1);
-    x_[row] = predicted_[row];
-    add_scaled(x_[row], change, 1 + c[0]);
-    for (uint32_t i = 0; i < a.others; ++i) add_scaled(others_[i][row], change, 1 + c[i + 1]);
   }
 
   uint64_t slot_of(const ReferenceKv& cache, uint32_t sequence, uint32_t position) const {
@@ -402,20 +380,26 @@ class Reference : public Backend {
     }
     k.resize(x_.size());
     v.resize(x_.size());
-    for (size_t i = 0; i < x_.size(); ++i) {
-      const auto rotate_both = [&] {
+    const auto rotate_both = [&] {
+      for (size_t i = 0; i < x_.size(); ++i) {
         rotate(a.rope, batch_->long_text, q_[i], a.head, batch_->positions[i]);
         rotate(a.rope, batch_->long_text, k[i], a.head, batch_->positions[i]);
-      };
-      if (a.norm_after_rope) rotate_both();
-      normalise_heads(a.q_norm, q_[i], a.head, a.own_head_norms);
-      normalise_heads(a.k_norm, k[i], a.head, a.own_head_norms);
+      }
+    };
+    if (a.norm_after_rope) rotate_both();
+    normalise_rows_of_heads(a.q_norm, q_, a);
+    normalise_rows_of_heads(a.k_norm, k, a);
+    for (size_t i = 0; i < x_.size(); ++i) {
       normalise_heads(a.v_norm, v[i], a.value_head, false);
       if (a.clamp_qkv != 0)
         for (Vector* row : {&q_[i], &k[i], &v[i]})
           for (float& value : *row) value = std::clamp(value, -a.clamp_qkv, a.clamp_qkv);
-      if (!a.norm_after_rope) rotate_both();
     }
+    if (!a.norm_after_rope) rotate_both();
+  }
+  void normalise_rows_of_heads(const Norm& norm, std::vector<Vector>& rows, const Attention& a) {
+    if (norm.across) return normalise_across(norm, rows, ranks_);
+    for (Vector& row : rows) normalise_heads(norm, row, a.head, a.own_head_norms);
   }
 
   // The queries of all heads in the terms of the cache, and what it keeps of each row.
@@ -517,24 +501,30 @@ class Reference : public Backend {
 
   const Model& model_;
   Limits limits_;
+  Ranks ranks_;
   const Batch* batch_ = nullptr;  // of the step under way
   std::vector<ReferenceKv> caches_;
   std::map<const Attention*, uint32_t> cache_of_;  // index in caches_
   ReferenceStates recurrent_;
-  std::vector<Vector> x_, h_, q_, attended_, inner_, mixed_, recurred_;  // by row; x_ is the residual
-  std::vector<Vector> token_inputs_, predicted_;  // by row; predicted_: x_ after the last Altup::predict
-  std::vector<Vector> joined_;                    // by row: what NextHead::join reads
-  std::vector<Vector> results_;                   // by row, of models with a NextHead: see result_of()
-  std::vector<std::vector<Vector>> others_;       // the other streams of AltUp, by row
-  std::vector<uint32_t> ends_;                    // of each sequence: its last position
-  Vector logits_, states_, rows_;                 // rows_: see residual()
-  bool computed_ = false;                         // a result waits for result()
+  std::vector<Vector> x_, h_, q_, attended_, inner_, recurred_;  // by row; x_ is the residual
+  MixtureResult mixed_;
+  std::vector<Vector> token_inputs_;  // by row
+  std::vector<Vector> joined_;        // by row: what NextHead::join reads
+  std::vector<Vector> results_;       // by row, of models with a NextHead: see result_of()
+  ReferenceStreams streams_;
+  std::vector<uint32_t> ends_;     // of each sequence: its last position
+  Vector logits_, states_, rows_;  // rows_: see residual()
+  bool computed_ = false;          // a result waits for result()
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_reference(const Model& model, const Limits& limits) {
-  return std::make_unique<Reference>(model, limits);
+  return std::make_unique<Reference>(model, limits, nullptr);
+}
+
+std::unique_ptr<Backend> make_reference_rank(const Model& model, const Limits& limits, Collective& ranks) {
+  return std::make_unique<Reference>(model, limits, &ranks);
 }
 
 }  // namespace heddle::cpu

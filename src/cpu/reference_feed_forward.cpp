@@ -151,7 +151,10 @@ std::vector<Vector> gated(const FeedForward& f, const std::vector<Vector>& xs,
   return ups;
 }
 
-Vector mixture(const Mixture& m, const Vector& input, const Vector& x) {
+namespace {
+
+// The weighted sum of the experts of one row, of those that are here.
+Vector experts_of(const Mixture& m, const Vector& input, const Vector& x) {
   const bool routes_apart = m.router_norm.kind != Norm::Kind::none;
   const Vector routed = routes_apart ? normalised(m.router_norm, input) : x;
   Vector logits = product(m.router, routed.data());
@@ -159,7 +162,8 @@ Vector mixture(const Mixture& m, const Vector& input, const Vector& x) {
   const Vector read = m.latent_down ? product(m.latent_down, x.data()) : x;
   Vector out(read.size());
   for (const PickedExpert& picked : pick_experts(m.routing, {logits.begin(), logits.end()})) {
-    const FeedForward expert = expert_of(m, picked.expert);
+    if (picked.expert < m.first_expert || picked.expert >= m.first_expert + m.up.count) continue;  // another rank's
+    const FeedForward expert = expert_of(m, picked.expert - m.first_expert);
     const float weight = static_cast<float>(picked.weight);
     Vector in = read;
     if (m.routing.weigh_input)
@@ -169,22 +173,27 @@ Vector mixture(const Mixture& m, const Vector& input, const Vector& x) {
     add_scaled(result, expert.down_bias, 1);
     add_scaled(out, result, m.routing.weigh_input ? 1 : weight);
   }
-  if (m.latent_up) out = product(m.latent_up, out.data());
-  out = normalised(m.experts_norm, std::move(out));
-  if (m.shared) {
-    double weight = 1;
-    if (!m.shared_router.empty()) {
-      double score = 0;
-      for (size_t i = 0; i < x.size(); ++i) score += double(m.shared_router[i]) * x[i];
-      weight = sigmoid(score);
-    }
+  return m.latent_up ? product(m.latent_up, out.data()) : out;
+}
+
+}  // namespace
+
+MixtureResult mixture(const Mixture& m, const std::vector<Vector>& inputs, const std::vector<Vector>& xs) {
+  MixtureResult results;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const Vector& x = xs[i];
+    results.experts.push_back(experts_of(m, inputs[i], x));
+    if (!m.shared) continue;
     const FeedForward& f = *m.shared;
     std::vector<Vector> result;
-    const Vector seen = f.norm.kind != Norm::Kind::none ? normalised(f.norm, input) : x;
+    const Vector seen = f.norm.kind != Norm::Kind::none ? normalised(f.norm, inputs[i]) : x;
     products(f.down, f.down_bias, gated(f, {seen}), result);
-    add_scaled(out, normalised(f.output_norm, std::move(result[0])), static_cast<float>(weight));
+    results.shared.push_back(std::move(result[0]));
+    double score = 0;
+    for (size_t c = 0; c < m.shared_router.size(); ++c) score += double(m.shared_router[c]) * x[c];
+    results.weights.push_back(m.shared_router.empty() ? 1 : static_cast<float>(sigmoid(score)));
   }
-  return out;
+  return results;
 }
 
 }  // namespace heddle::cpu::reference

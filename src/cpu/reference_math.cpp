@@ -82,6 +82,22 @@ void normalise_heads(const Norm& norm, Vector& x, uint32_t head, bool own) {
   }
 }
 
+void normalise_across(const Norm& norm, std::vector<Vector>& rows, Ranks& ranks) {
+  Squares squares;
+  squares.begin(rows.size(), norm);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    double square = 0;
+    for (const float value : rows[i]) square += double(value) * value;
+    squares.put(i, norm, false, square);
+  }
+  ranks.sum(squares.all());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double mean = double(squares.of(i, norm, false)) / double(norm.across->size);
+    const double scale = 1 / std::sqrt(mean + double(norm.epsilon));
+    for (size_t c = 0; c < rows[i].size(); ++c) rows[i][c] = static_cast<float>(rows[i][c] * scale * norm.weight[c]);
+  }
+}
+
 void rotate(const model::Rope& rope, bool long_text, Vector& x, uint32_t head, uint32_t position, uint32_t first) {
   if (rope.style == model::Rope::Style::none) return;
   const std::vector<double>& radians = long_text && !rope.long_radians.empty() ? rope.long_radians : rope.radians;

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "cpu/ranks.h"
 #include "model/backend.h"
 
 namespace heddle::cpu::reference {
@@ -17,6 +18,8 @@ void normalise(const model::Norm& norm, float* x, size_t size, const float* weig
 model::Vector normalised(const model::Norm& norm, model::Vector x);
 // Over each head, or over all where the weight is that long; `own`: over each head all the same.
 void normalise_heads(const model::Norm& norm, model::Vector& x, uint32_t head, bool own);
+// Of all rows, an rms norm of which each rank has some values.
+void normalise_across(const model::Norm& norm, std::vector<model::Vector>& rows, Ranks& ranks);
 // Of each head the values from `first` on.
 void rotate(const model::Rope& rope, bool long_text, model::Vector& x, uint32_t head, uint32_t position,
             uint32_t first = 0);

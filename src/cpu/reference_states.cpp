@@ -66,20 +66,26 @@ void recur_head(const Recurrence& r, uint32_t head, const Vector& mixed, double 
   }
 }
 
-void gate_and_normalise(const Recurrence& r, const Vector& gate, Vector& x) {
+void gate_and_normalise(const Recurrence& r, const std::vector<Vector>& gates, std::vector<Vector>& rows,
+                        Ranks& ranks) {
   const auto multiply = [&] {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(x[i] * silu(gate[i]));
+    for (size_t i = 0; i < rows.size(); ++i)
+      for (size_t c = 0; c < rows[i].size(); ++c) rows[i][c] = static_cast<float>(rows[i][c] * silu(gates[i][c]));
   };
   if (r.gate_first) multiply();
-  if (r.gated_norm.kind != Norm::Kind::none)
-    for (size_t at = 0; at < x.size(); at += r.norm_size)
-      normalise(r.gated_norm, x.data() + at, r.norm_size, r.gated_norm.weight.data() + at, nullptr);
+  if (r.gated_norm.across) {
+    normalise_across(r.gated_norm, rows, ranks);
+  } else if (r.gated_norm.kind != Norm::Kind::none) {
+    for (Vector& x : rows)
+      for (size_t at = 0; at < x.size(); at += r.norm_size)
+        normalise(r.gated_norm, x.data() + at, r.norm_size, r.gated_norm.weight.data() + at, nullptr);
+  }
   if (!r.gate_first) multiply();
 }
 
 }  // namespace
 
-ReferenceStates::ReferenceStates(const Model& model, const Limits& limits) {
+ReferenceStates::ReferenceStates(const Model& model, const Limits& limits, Ranks& ranks) : ranks_(ranks) {
   uint64_t size = 0;
   for (const Layer& layer : model.layers)
     for (const Sublayer& sublayer : layer.sublayers) {
@@ -137,7 +143,7 @@ std::vector<Vector> ReferenceStates::recur(const Recurrence& r, const std::vecto
                  states[row] + head * r.key * uint64_t(r.value), out[row].data() + head * r.value);
     }
   });
-  for (size_t row = 0; row < h.size(); ++row) gate_and_normalise(r, gates[row], out[row]);
+  gate_and_normalise(r, gates, out, ranks_);
   return out;
 }
 

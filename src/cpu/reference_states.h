@@ -4,13 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "cpu/ranks.h"
 #include "model/backend.h"
 
 namespace heddle::cpu {
 
 class ReferenceStates {
  public:
-  ReferenceStates(const model::Model& model, const model::Limits& limits);
+  ReferenceStates(const model::Model& model, const model::Limits& limits, Ranks& ranks);
 
   // Checks that each sequence has a slot of its own, whose state is that after the position before its first row.
   void begin(const model::Batch& batch);
@@ -37,6 +38,7 @@ class ReferenceStates {
   struct Place {
     uint64_t first, size;  // values of a slot
   };
+  Ranks& ranks_;
   std::vector<Slot> slots_;
   std::map<const void*, Place> places_;  // of each sublayer
   const model::Batch* batch_ = nullptr;

@@ -160,6 +160,11 @@ class Shard {
     if (!can_deal(down.cols, unit, ranks_)) return {};
     return Ranges{deal_in_units(down.cols, unit, rank_, ranks_)};
   }
+  // Whether some rank has more than 5/4 of an even share of the columns.
+  bool is_uneven(const Matrix& down) const {
+    const uint64_t unit = column_unit(down.format, down.cols, ranks_);
+    return deal_in_units(down.cols, unit, 0, ranks_).count * ranks_ * 4 > down.cols * 5;
+  }
   FeedForward cut(const FeedForward& f) {
     const std::optional<Ranges> inner = inner_of(f.down);
     if (!inner || f.cutoff || f.token_input || f.to_other_streams) return f;
@@ -176,10 +181,11 @@ class Shard {
 
   // --- mixtures ------------------------------------------------------------------------------------------------------
   Mixture cut(const Mixture& m) {
-    const bool by_expert = can_deal(m.up.count, 1, ranks_);
     const std::optional<Ranges> inner = inner_of(m.down.all);
+    const bool by_expert =
+        can_deal(m.up.count, 1, ranks_) && (options_.expert_parallel || !inner || is_uneven(m.down.all));
     Mixture to = m;
-    if (by_expert && (options_.expert_parallel || !inner))
+    if (by_expert)
       take_experts(m, to);
     else if (inner)
       take_inner(m, *inner, to);

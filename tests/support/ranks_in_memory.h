@@ -24,7 +24,7 @@ class Meeting {
   explicit Meeting(uint32_t ranks) : spans_(ranks), sent_(ranks) {}
 
   uint32_t ranks() const { return uint32_t(spans_.size()); }
-  // Each rank says what it has; `work` is done by each when all have, and nobody goes on before all are done.
+  // Each rank says what it has; `work` is done by each when all have, and no rank goes on before all are done.
   void meet(uint32_t rank, std::span<const float> values, const std::function<void()>& work) {
     {
       const std::lock_guard lock(mutex_);
