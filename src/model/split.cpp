@@ -11,17 +11,6 @@ namespace {
 
 bool is_in(Place place, Place part) { return place == part || place == Place::visiting; }
 
-// Why a layer needs more of those before it than the residual stream; empty: it does not.
-std::string_view reads_beside_residual(const Layer& layer) {
-  for (const Sublayer& sublayer : layer.sublayers) {
-    if (std::holds_alternative<Altup>(sublayer)) return "several residual streams (AltUp)";
-    if (std::holds_alternative<NextHead>(sublayer)) return "a head for multi-token prediction";
-    if (const auto* f = std::get_if<FeedForward>(&sublayer); f && f->token_input) return "per-layer embeddings";
-    if (const auto* a = std::get_if<Attention>(&sublayer); a && a->shared_cache) return "layers that share a KV cache";
-  }
-  return {};
-}
-
 void check_placement(const Model& model, const Placement& placement) {
   check(placement.sublayers.size() == model.layers.size() && placement.head != Place::visiting,
         "a place for every layer and for the head");
@@ -248,6 +237,16 @@ class Split : public Backend {
 };
 
 }  // namespace
+
+std::string_view reads_beside_residual(const Layer& layer) {
+  for (const Sublayer& sublayer : layer.sublayers) {
+    if (std::holds_alternative<Altup>(sublayer)) return "several residual streams (AltUp)";
+    if (std::holds_alternative<NextHead>(sublayer)) return "a head for multi-token prediction";
+    if (const auto* f = std::get_if<FeedForward>(&sublayer); f && f->token_input) return "per-layer embeddings";
+    if (const auto* a = std::get_if<Attention>(&sublayer); a && a->shared_cache) return "layers that share a KV cache";
+  }
+  return {};
+}
 
 Placement Placement::first_layers(const Model& model, uint32_t layers) {
   Placement placement;

@@ -2,6 +2,7 @@
 // stream crosses from one to the other where the place changes.
 #pragma once
 #include <functional>
+#include <string_view>
 
 #include "model/backend.h"
 
@@ -33,6 +34,9 @@ struct SublayerOfPart {
 };
 // The visiting sublayers in the device's part.
 std::vector<SublayerOfPart> visitors(const Model& model, const Placement& placement);
+
+// Why a layer needs more of those before it than the residual stream; empty: it does not.
+std::string_view reads_beside_residual(const Layer& layer);
 
 using MakeBackend = std::function<std::unique_ptr<Backend>(const Model& part)>;
 struct SplitOptions {
