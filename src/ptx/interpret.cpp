@@ -41,9 +41,7 @@ Report::Report(Kind kind_, const std::string& what, std::string kernel_, std::st
 // --- launches -----------------------------------------------------------------------------------------------------
 namespace {
 
-InterpretStats run(const machine::Program& program, Grid grid, const void* args, size_t args_bytes, Memory& memory,
-                   const InterpretOptions& options) {
-  const Kernel& k = program.kernel;
+void expect_launchable(const Kernel& k, Grid grid, size_t args_bytes) {
   if (args_bytes != k.args_bytes)
     throw Error("{}: expects {} bytes of arguments, got {}", k.name, k.args_bytes, args_bytes);
   if (k.threads() == 0 || k.threads() % 32)
@@ -51,8 +49,14 @@ InterpretStats run(const machine::Program& program, Grid grid, const void* args,
   if (grid.x % k.cluster_x || grid.y % k.cluster_y || grid.z % k.cluster_z)
     throw Error("{}: the grid {} x {} x {} is not a whole number of clusters of {} x {} x {}", k.name, grid.x, grid.y,
                 grid.z, k.cluster_x, k.cluster_y, k.cluster_z);
+}
+
+InterpretStats run(const machine::Program& program, Grid grid, const void* args, size_t args_bytes, Memory& memory,
+                   const InterpretOptions& options) {
+  expect_launchable(program.kernel, grid, args_bytes);
   machine::Engine engine(program, grid, args, args_bytes, memory, options);
-  engine.run();
+  const std::vector<machine::Engine*> queue{&engine};
+  machine::run({&queue, 1});
   return engine.stats;
 }
 
@@ -71,6 +75,26 @@ InterpretStats interpret(const Lowered& lowered, Grid grid, const void* args, si
 InterpretStats interpret(const Kernel& kernel, Grid grid, const void* args, size_t args_bytes, Memory& memory,
                          const InterpretOptions& options) {
   return run(machine::Program(kernel), grid, args, args_bytes, memory, options);
+}
+
+InterpretStats interpret_together(std::span<const std::vector<QueuedLaunch>> queues, Memory& memory) {
+  std::deque<machine::Engine> engines;
+  std::vector<std::vector<machine::Engine*>> all;
+  for (const std::vector<QueuedLaunch>& queue : queues) {
+    all.emplace_back();
+    for (const QueuedLaunch& l : queue) {
+      expect_launchable(l.kernel->kernel(), l.grid, l.args.size());
+      all.back().push_back(
+          &engines.emplace_back(l.kernel->program(), l.grid, l.args.data(), l.args.size(), memory, l.options));
+    }
+  }
+  machine::run(all);
+  InterpretStats stats;
+  for (const machine::Engine& engine : engines) {
+    stats.warp_instructions += engine.stats.warp_instructions;
+    stats.lane_instructions += engine.stats.lane_instructions;
+  }
+  return stats;
 }
 
 }  // namespace heddle::ptx

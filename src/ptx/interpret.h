@@ -115,4 +115,21 @@ InterpretStats interpret(const Kernel& kernel, Grid grid, const Args& args, Memo
   return interpret(kernel, grid, &args, std::is_empty_v<Args> ? 0 : sizeof args, memory, options);
 }
 
+// Launches on devices that see each other's memory, as those of the ranks of a group do. The launches of a queue, one
+// per device, follow each other; those of different queues run at the same time, in turns, and may wait for what
+// another one writes. Warps spin in vain (no_progress) when no launch makes any progress. Returns what all of them did.
+struct QueuedLaunch {
+  const Lowered* kernel;
+  Grid grid;
+  std::vector<uint8_t> args;
+  InterpretOptions options = {};  // the seed of the first launch decides whose turn it is, too
+
+  template <class Args>
+  static QueuedLaunch of(const Lowered& kernel, Grid grid, const Args& args, const InterpretOptions& options = {}) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&args);
+    return {&kernel, grid, {bytes, bytes + sizeof args}, options};
+  }
+};
+InterpretStats interpret_together(std::span<const std::vector<QueuedLaunch>> queues, Memory& memory);
+
 }  // namespace heddle::ptx

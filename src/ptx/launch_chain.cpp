@@ -45,24 +45,32 @@ bool ByteSet::meets(uint64_t address, uint64_t bytes) const {
   return any;
 }
 
-InterpretStats LaunchChain::launch(const Lowered& lowered, Grid grid, const void* args, size_t args_bytes,
-                                   Memory& memory, bool overlaps, const InterpretOptions& options) {
+void LaunchChain::start(const Lowered& lowered, bool overlaps) {
   if (!overlaps) join();
   current_ = {};
   current_.kernel = lowered.kernel().name;
   overlaps_ = overlaps;
   waited_ = false;
   holds_back_ = false;
-  InterpretOptions with = options;
-  with.chain = this;
-  const InterpretStats stats = interpret(lowered, grid, args, args_bytes, memory, with);
-  if (overlaps && !waited_)
+}
+
+void LaunchChain::finish(const Lowered& lowered) {
+  if (overlaps_ && !waited_)
     throw Report(Report::Kind::overlap, "may start before the launch before it has ended, and no thread waits for that",
                  lowered.kernel().name, "", 0, {}, 0);
   if (holds_back_) join();
   all_read_.add(current_.read);
   all_written_.add(current_.written);
   running_.push_back(std::move(current_));
+}
+
+InterpretStats LaunchChain::launch(const Lowered& lowered, Grid grid, const void* args, size_t args_bytes,
+                                   Memory& memory, bool overlaps, const InterpretOptions& options) {
+  start(lowered, overlaps);
+  InterpretOptions with = options;
+  with.chain = this;
+  const InterpretStats stats = interpret(lowered, grid, args, args_bytes, memory, with);
+  finish(lowered);
   return stats;
 }
 

@@ -51,6 +51,10 @@ class LaunchChain {
   // Interprets a launch. `overlaps`: it may start before the launch before it has ended.
   InterpretStats launch(const Lowered& kernel, Grid grid, const void* args, size_t args_bytes, Memory& memory,
                         bool overlaps, const InterpretOptions& options = {});
+  // The same in two parts, for launches that are interpreted together, each in a chain of its own: between them runs
+  // interpret_together() with this as InterpretOptions::chain.
+  void start(const Lowered& kernel, bool overlaps);
+  void finish(const Lowered& kernel);
   // Other work of the stream, a copy or a wait of the host: all launches before it have ended.
   void join();
 

@@ -124,19 +124,26 @@ struct Engine {
   uint8_t* global(Warp& w, uint32_t lane, uint64_t address, uint64_t bytes, uint32_t align, GlobalAccess what);
   // Whether the lane is ordered behind a wait for the launch before this one.
   bool after_wait(Warp& w, uint32_t lane);
-  void run();
+  // A turn for every cluster that is alive; true if one of them did more than an unsuccessful poll.
+  bool round();
+  bool done() const { return done_; }  // all blocks have ended
+  [[noreturn]] void stuck(Report::Kind kind);
 
  private:
   void start(Cluster& c, uint64_t index);
   void start(Warp& w, Cta& cta, uint32_t index);
   bool turn(Cluster& c);
   void go(Warp& w, uint32_t steps);
-  [[noreturn]] void stuck(const std::deque<Cluster*>& alive, Report::Kind kind);
   ClockPtr zero_;
   std::deque<Cluster> pool_;
-  uint64_t idle_since_ = 0, idle_events_ = 0;
-  uint32_t idle_rounds_ = 0;
+  std::deque<Cluster*> alive_;
+  std::vector<Cluster*> spare_;
+  uint64_t next_ = 0;  // cluster to be started
+  bool done_ = false;
 };
+// Runs queues of grids until all have ended, in turns: of each queue the next grid begins when the one before it has
+// ended. Whose turn it is follows from the seed of the first grid.
+void run(std::span<const std::vector<Engine*>> queues);
 
 // Completes the copies and arrivals that report to the mbarrier at this offset. True if there were any.
 bool land(Cta& cta, uint32_t barrier);

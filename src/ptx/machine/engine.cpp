@@ -264,10 +264,10 @@ bool Engine::turn(Cluster& c) {
   return busy;
 }
 
-void Engine::stuck(const std::deque<Cluster*>& alive, Report::Kind kind) {
+void Engine::stuck(Report::Kind kind) {
   uint32_t waiting = 0, polling = 0, ended = 0;
   const Warp *at_barrier = nullptr, *poller = nullptr;
-  for (auto* c : alive)
+  for (auto* c : alive_)
     for (auto& b : c->blocks)
       for (auto& w : b.warps) {
         if (w.state == Warp::State::waiting) {
@@ -290,50 +290,81 @@ void Engine::stuck(const std::deque<Cluster*>& alive, Report::Kind kind) {
                       w->at ? name(w->at->inst->op) : "its beginning"));
 }
 
-void Engine::run() {
-  uint64_t clusters = uint64_t(grid.x / kernel.cluster_x) * (grid.y / kernel.cluster_y) * (grid.z / kernel.cluster_z),
-           next = 0;
-  size_t max_alive = std::max<size_t>(1, options.resident_blocks / kernel.cluster());
-  std::deque<Cluster*> alive;
-  std::vector<Cluster*> spare;
-  while (next < clusters || !alive.empty()) {
-    while (alive.size() < max_alive && next < clusters) {
-      if (spare.empty()) spare.push_back(&pool_.emplace_back());
-      start(*spare.back(), next++);
-      alive.push_back(spare.back());
-      spare.pop_back();
+bool Engine::round() {
+  const uint64_t clusters =
+      uint64_t(grid.x / kernel.cluster_x) * (grid.y / kernel.cluster_y) * (grid.z / kernel.cluster_z);
+  const size_t max_alive = std::max<size_t>(1, options.resident_blocks / kernel.cluster());
+  while (alive_.size() < max_alive && next_ < clusters) {
+    if (spare_.empty()) spare_.push_back(&pool_.emplace_back());
+    start(*spare_.back(), next_++);
+    alive_.push_back(spare_.back());
+    spare_.pop_back();
+  }
+  done_ = alive_.empty();
+  bool busy = false;
+  for (size_t i = 0; i < alive_.size();) {
+    // A cluster runs until it is done, waits, or spins on what another one must write: its registers stay in the
+    // cache.
+    uint64_t before = events;
+    for (uint32_t quiet = 0; alive_[i]->live && quiet < 8 && turn(*alive_[i]); ++quiet) {
+      busy = true;
+      if (events != before) {
+        before = events;
+        quiet = 0;
+      }
+      if (options.seed) break;
     }
+    if (alive_[i]->live) {
+      ++i;
+    } else {
+      busy = true;
+      if (options.chain)
+        for (const Cta& b : alive_[i]->blocks) options.chain->block_ended(b.waited, b.started_next);
+      spare_.push_back(alive_[i]);
+      alive_.erase(alive_.begin() + std::ptrdiff_t(i));
+    }
+  }
+  return busy;
+}
+
+void run(std::span<const std::vector<Engine*>> queues) {
+  struct Queue {
+    std::span<Engine* const> left;
+  };
+  std::vector<Queue> waiting;
+  for (const std::vector<Engine*>& queue : queues)
+    if (!queue.empty()) waiting.push_back({queue});
+  if (waiting.empty()) return;
+  Engine& first = *waiting.front().left.front();
+  const InterpretOptions& options = first.options;
+  uint64_t idle_since = 0, idle_events = 0;
+  uint32_t idle_rounds = 0;
+  while (true) {
+    if (options.seed && waiting.size() > 1) std::shuffle(waiting.begin(), waiting.end(), first.rng);
     bool busy = false;
-    for (size_t i = 0; i < alive.size();) {
-      // A cluster runs until it is done, waits, or spins on what another one must write: its registers stay in the
-      // cache.
-      uint64_t before = events;
-      for (uint32_t quiet = 0; alive[i]->live && quiet < 8 && turn(*alive[i]); ++quiet) {
-        busy = true;
-        if (events != before) {
-          before = events;
-          quiet = 0;
-        }
-        if (options.seed) break;
-      }
-      if (alive[i]->live) {
-        ++i;
-      } else {
-        busy = true;
-        if (options.chain)
-          for (const Cta& b : alive[i]->blocks) options.chain->block_ended(b.waited, b.started_next);
-        spare.push_back(alive[i]);
-        alive.erase(alive.begin() + std::ptrdiff_t(i));
-      }
+    for (Queue& queue : waiting) {
+      busy |= queue.left.front()->round();
+      if (!queue.left.front()->done()) continue;
+      queue.left = queue.left.subspan(1);
+      busy = true;
     }
+    std::erase_if(waiting, [](const Queue& queue) { return queue.left.empty(); });
+    if (waiting.empty()) return;
+    uint64_t events = 0, steps = 0;
+    for (const std::vector<Engine*>& queue : queues)
+      for (const Engine* engine : queue) {
+        events += engine->events;
+        steps += engine->stats.warp_instructions;
+      }
     // A poll can take several short turns to look again, so only many rounds without progress are a deadlock.
-    idle_rounds_ = busy ? 0 : idle_rounds_ + 1;
-    if (idle_rounds_ > (options.seed ? 1000u : 4u) && !alive.empty()) stuck(alive, Report::Kind::deadlock);
-    if (events != idle_events_) {
-      idle_events_ = events;
-      idle_since_ = stats.warp_instructions;
-    } else if (stats.warp_instructions - idle_since_ > options.max_idle_steps && !alive.empty()) {
-      stuck(alive, Report::Kind::no_progress);
+    idle_rounds = busy ? 0 : idle_rounds + 1;
+    Engine& stuck = *waiting.front().left.front();
+    if (idle_rounds > (options.seed ? 1000u : 4u)) stuck.stuck(Report::Kind::deadlock);
+    if (events != idle_events) {
+      idle_events = events;
+      idle_since = steps;
+    } else if (steps - idle_since > options.max_idle_steps) {
+      stuck.stuck(Report::Kind::no_progress);
     }
   }
 }
