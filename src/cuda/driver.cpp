@@ -1,6 +1,5 @@
 #include "cuda/driver.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 
 #include <map>
@@ -15,38 +14,34 @@ namespace {
 
 std::string version_name(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-Driver::Library open(const std::string& path) {
-  const std::vector<std::string> candidates =
-      path.empty() ? std::vector<std::string>{"libcuda.so.1", "libcuda.so"} : std::vector{path};
-  std::string tried;
-  for (const std::string& candidate : candidates) {
-    if (void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      int version = 0;
-      // asked here, because the message about a missing function says how old the driver is
-      auto ask = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDriverGetVersion"));
-      if (!ask || ask(&version) != code::success) version = 0;
-      return {candidate, library, version};
-    }
-    const char* why = dlerror();  // begins with the path
-    tried += fmt::format("{}{}", tried.empty() ? "" : "; ", why ? why : candidate.c_str());
-  }
-  throw NoDriver(fmt::format("no NVIDIA driver library (tried {})", tried));
+SharedLibrary open(const std::string& path) {
+  SharedLibrary library =
+      open_first(path.empty() ? std::vector<std::string>{"libcuda.so.1", "libcuda.so"} : std::vector{path});
+  if (!library.handle) throw NoDriver(fmt::format("no NVIDIA driver library (tried {})", library.tried));
+  return library;
+}
+
+// Asked before all functions are found, because the message about a missing one says how old the driver is.
+int version_of(const SharedLibrary& library) {
+  int version = 0;
+  const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(library.handle, "cuDriverGetVersion"));
+  return ask && ask(&version) == code::success ? version : 0;
 }
 
 }  // namespace
 
-Driver::Driver(const std::string& path) : library(open(path)) {}
+Driver::Driver(const std::string& path) : library(open(path)), version(version_of(library)) {}
 
 void* Driver::find(const char* symbol, int since, bool optional) const {
   void* address = dlsym(library.handle, symbol);
   if (!address && !optional)
     throw NoDriver(fmt::format(
         "the driver library {} has no {}: heddle needs a driver for CUDA {} or newer, this one is {}", library.path,
-        symbol, version_name(since), library.version ? "for CUDA " + version_text() : "of unknown version"));
+        symbol, version_name(since), version ? "for CUDA " + version_text() : "of unknown version"));
   return address;
 }
 
-std::string Driver::version_text() const { return version_name(library.version); }
+std::string Driver::version_text() const { return version_name(version); }
 
 std::string Driver::code_name(int code) const {
   const char* text = nullptr;

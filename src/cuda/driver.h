@@ -7,21 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "cuda/shared_library.h"
+
 namespace heddle::cuda {
-
-struct Driver;
-
-// A function of the driver with its name, so that every failure can name it.
-template <class... Args>
-struct Call {
-  const char* name;
-  int (*function)(Args...);  // null only if it is optional and missing
-
-  // `since`: the CUDA version that brought it, 11080 for 11.8.
-  Call(Driver& driver, const char* symbol, int since, bool optional = false);
-  int operator()(Args... args) const { return function(args...); }
-  explicit operator bool() const { return function != nullptr; }
-};
 
 // --- values and layouts --------------------------------------------------------------------------------------------
 namespace code {
@@ -46,6 +34,9 @@ inline constexpr int input_ptx = 1;
 }  // namespace jit
 inline constexpr unsigned stream_non_blocking = 1, event_untimed = 2, host_portable = 1;
 inline constexpr int capture_thread_local = 1;
+inline constexpr unsigned reach_peers_when_used = 1;  // of shared memory
+
+struct MemoryHandle;
 
 struct LaunchAttribute {
   int id;
@@ -74,11 +65,8 @@ struct Driver {
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
-  struct Library {
-    std::string path;
-    void* handle;  // never closed: the driver does not survive it
-    int version;   // 13000 for CUDA 13.0; 0: unknown
-  } library;
+  SharedLibrary library;
+  int version;  // 13000 for CUDA 13.0; 0: unknown
 
   Call<int*> driver_version{*this, "cuDriverGetVersion", 2020};
   Call<unsigned> init{*this, "cuInit", 2000};
@@ -107,6 +95,9 @@ struct Driver {
   Call<void*, uint64_t, size_t, void*> copy_to_host{*this, "cuMemcpyDtoHAsync_v2", 3020};
   Call<uint64_t, uint64_t, size_t, void*> copy_on_device{*this, "cuMemcpyDtoDAsync_v2", 3020};
   Call<uint64_t, unsigned char, size_t, void*> fill{*this, "cuMemsetD8Async", 3020};
+  Call<MemoryHandle*, uint64_t> share_memory{*this, "cuIpcGetMemHandle", 4010};
+  Call<uint64_t*, MemoryHandle, unsigned> open_shared{*this, "cuIpcOpenMemHandle_v2", 11000};
+  Call<uint64_t> close_shared{*this, "cuIpcCloseMemHandle", 4010};
 
   Call<void**, unsigned> stream_create{*this, "cuStreamCreate", 2000};
   Call<void*> stream_destroy{*this, "cuStreamDestroy_v2", 4000};
@@ -157,10 +148,6 @@ struct Driver {
   // The address of a symbol; throws NoDriver that names it unless it is optional.
   void* find(const char* symbol, int since, bool optional) const;
 };
-
-template <class... Args>
-Call<Args...>::Call(Driver& driver, const char* symbol, int since, bool optional)
-    : name(symbol), function(reinterpret_cast<int (*)(Args...)>(driver.find(symbol, since, optional))) {}
 
 // The driver of this process, initialised: the library named by HEDDLE_LIBCUDA, or the system's. Loaded by the first
 // call that succeeds. Throws NoDriver, NoDevice.

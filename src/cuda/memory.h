@@ -23,6 +23,7 @@ class Buffer {
 
   uint64_t address() const { return memory_.handle(); }
   size_t bytes() const { return memory_ ? bytes_ : 0; }
+  ContextState& state() const { return memory_.state(); }
 
   void write(const void* from, size_t bytes, size_t offset = 0);
   void write(Stream& stream, const void* from, size_t bytes, size_t offset = 0);

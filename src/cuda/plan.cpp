@@ -95,6 +95,10 @@ size_t Plan::copy(uint64_t to, uint64_t from, uint64_t bytes) {
   steps_.emplace_back(Copy{to, from, bytes});
   return steps_.size() - 1;
 }
+size_t Plan::call(Work work) {
+  steps_.push_back(std::move(work));
+  return steps_.size() - 1;
+}
 
 Launch& Plan::launch_at(size_t step) {
   Launch* found = step < steps_.size() ? std::get_if<Launch>(&steps_[step]) : nullptr;
@@ -113,6 +117,7 @@ void Plan::run(Stream& stream, size_t first) const {
     void operator()(const Launch& l) const { cuda::launch(stream, l); }
     void operator()(const Fill& f) const { fill_device(stream, f.to, f.value, f.bytes); }
     void operator()(const Copy& c) const { copy_device(stream, c.to, c.from, c.bytes); }
+    void operator()(const Work& work) const { work(stream); }
   };
   for (size_t i = first; i < steps_.size(); ++i) std::visit(Run{stream}, steps_[i]);
 }

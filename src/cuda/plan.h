@@ -2,6 +2,7 @@
 // made into a graph that costs one call.
 #pragma once
 #include <cstring>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -54,6 +55,9 @@ class Plan {
   size_t launch(Launch what);
   size_t fill(uint64_t to, uint8_t value, uint64_t bytes);
   size_t copy(uint64_t to, uint64_t from, uint64_t bytes);  // on the device
+  // Work that another library puts into the stream: called each time the plan is run, and once for each of its graphs.
+  using Work = std::function<void(Stream&)>;
+  size_t call(Work work);
 
   // New arguments for a launch; graphs made before keep the old ones.
   template <class Args>
@@ -75,7 +79,7 @@ class Plan {
   struct Copy {
     uint64_t to, from, bytes;
   };
-  std::vector<std::variant<Launch, Fill, Copy>> steps_;
+  std::vector<std::variant<Launch, Fill, Copy, Work>> steps_;
 };
 
 // A plan as the driver keeps it, move-only. The kernels stay loaded as long as it lives.

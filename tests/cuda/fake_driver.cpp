@@ -185,17 +185,44 @@ int cuMemFree_v2(uint64_t address) {
     operator delete(reinterpret_cast<void*>(address));
   return result;
 }
+struct FakeMemoryHandle {
+  uint64_t address;
+  char rest[56];
+};
+int cuIpcGetMemHandle(FakeMemoryHandle* handle, uint64_t address) {
+  if (int r = enter("cuIpcGetMemHandle")) return r;
+  *handle = {};
+  handle->address = address;
+  return 0;
+}
+int cuIpcOpenMemHandle_v2(uint64_t* address, FakeMemoryHandle handle, unsigned flags) {
+  if (int r = enter("cuIpcOpenMemHandle_v2")) return r;
+  if (flags != 1) return 1;
+  std::lock_guard lock(control->mutex);
+  ++control->opened;
+  *address = handle.address;
+  return 0;
+}
+int cuIpcCloseMemHandle(uint64_t) {
+  const int result = enter("cuIpcCloseMemHandle");
+  std::lock_guard lock(control->mutex);
+  --control->opened;
+  return result;
+}
 int cuMemHostAlloc(void** data, size_t bytes, unsigned flags) {
   if (int r = enter("cuMemHostAlloc")) return r;
   if (flags != 1) return 1;
-  *data = operator new(bytes);
+  *data = control->pinned_as_device ? reinterpret_cast<void*>(control->allocate(bytes)) : operator new(bytes);
   born(*data, "pinned memory");
   return 0;
 }
 int cuMemFreeHost(void* data) {
   const int result = enter("cuMemFreeHost");
   if (!gone(data)) return 1;
-  operator delete(data);
+  if (control->pinned_as_device)
+    control->give_back(reinterpret_cast<uint64_t>(data));
+  else
+    operator delete(data);
   return result;
 }
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {

@@ -38,6 +38,7 @@ struct Control {
   std::function<void()> on_transfer;         // copies and fills, when they happen
   std::function<uint64_t(size_t)> allocate;  // empty: device memory is the heap's
   std::function<void(uint64_t)> give_back;   // with `allocate`
+  bool pinned_as_device = false;             // pinned memory is from `allocate` too, so that kernels can reach it
 
   // --- what it saw
   std::vector<std::string> calls;  // names, in order
@@ -48,8 +49,8 @@ struct Control {
   std::map<std::string, int> function_settings;  // "kernel attribute" -> value
   std::set<std::thread::id> linking_threads;
   uint32_t linking = 0, max_linking = 0;
-  int lost = 0;  // the code of a sticky error that was returned
-  int retained = 0;
+  int lost = 0;                     // the code of a sticky error that was returned
+  int retained = 0, opened = 0;     // contexts, and memory of other processes
   std::vector<int64_t> tensor_map;  // type, rank, sizes, strides, box, swizzle as received
 
   std::mutex mutex;

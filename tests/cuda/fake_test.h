@@ -22,6 +22,7 @@ class Fake : public testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(control().retained, 0) << "contexts not released";
+    EXPECT_EQ(control().opened, 0) << "memory of other processes not closed";
     for (auto& [handle, what] : control().live) ADD_FAILURE() << what << " was not released";
     EXPECT_EQ(control().wrong_releases, 0) << "released what was not alive";
     reset_();
