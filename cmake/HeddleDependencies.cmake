@@ -46,6 +46,10 @@ set_property(TARGET pcre2 PROPERTY INTERFACE_COMPILE_DEFINITIONS PCRE2_CODE_UNIT
 find_path(curl_include curl/curl.h REQUIRED)
 add_library(curl_headers INTERFACE)
 target_include_directories(curl_headers SYSTEM INTERFACE ${curl_include})
+# so is libzmq (src/server/events/zmq.h)
+find_path(zmq_include zmq.h REQUIRED)
+add_library(zmq_headers INTERFACE)
+target_include_directories(zmq_headers SYSTEM INTERFACE ${zmq_include})
 
 if(HEDDLE_STATIC)
   add_link_options(-static-libstdc++ -static-libgcc)

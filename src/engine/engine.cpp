@@ -50,7 +50,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       context_(largest_text(model, limits)),
       store_(options_.store),
       cache_(limits, limits.window_blocks ? model::windows_of(model) : model::Windows(),
-             options_.prefix_cache && model::is_causal(model), beyond_cache()),
+             options_.prefix_cache && model::is_causal(model), beyond_cache(), options_.kv_observer),
       draft_(options_.draft ? make_draft(model, options_) : make_head_draft()),
       schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
                 !model::is_causal(model)) {

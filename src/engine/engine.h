@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "engine/kv_observer.h"
 #include "engine/kv_store.h"
 #include "engine/metrics.h"
 #include "engine/request.h"
@@ -62,8 +63,9 @@ struct EngineOptions {
   KvStore* store = nullptr;
   // With a store: names the model, all its weights, and how they are computed. Equal ones share what a store has.
   std::string store_identity;
-  double max_fetch_seconds = 30;  // that a request waits for a store; then it computes
-  std::function<double()> now;    // seconds, called from any thread; empty: the steady clock
+  double max_fetch_seconds = 30;      // that a request waits for a store; then it computes
+  KvObserver* kv_observer = nullptr;  // of the KV cache, or null; must outlive the engine
+  std::function<double()> now;        // seconds, called from any thread; empty: the steady clock
 };
 
 class Engine {

@@ -69,6 +69,7 @@ KvBlocks::Found KvBlocks::publish(uint32_t block, Prefix before, std::span<const
   it.prefix = ++last_prefix_;
   it.hash = hash_(before, tokens);
   by_hash_.emplace(it.hash, block);
+  if (observer_) observer_->stored(it.prefix, before, tokens);
   return {block, it.prefix};
 }
 
@@ -86,6 +87,7 @@ void KvBlocks::forget(uint32_t block) {
     map.erase(std::find_if(first, last, [block](const auto& entry) { return entry.second == block; }));
   };
   if (whole(block)) erase(by_hash_, it.hash);
+  if (whole(block) && observer_) observer_->removed(it.prefix);
   if (on_forget_) on_forget_(block, whole(block) ? std::optional(it.prefix) : std::nullopt);
   erase(by_first_, it.first_hash);
   it.tokens = 0;
@@ -114,7 +116,7 @@ constexpr uint32_t min_partial = 4;  // a quarter of a block: less takes about a
 }  // namespace
 
 KvCache::KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache,
-                 const BeyondCache& beyond)
+                 const BeyondCache& beyond, KvObserver* observer)
     : blocks_(limits.kv_blocks, limits.block_tokens),
       sights_(windows),
       windows_(limits.window_blocks, limits.kv_blocks),
@@ -122,13 +124,20 @@ KvCache::KvCache(const model::Limits& limits, const model::Windows& windows, boo
       block_tokens_(limits.block_tokens),
       rows_(limits.rows),
       prefix_cache_(prefix_cache),
-      beyond_(beyond) {
+      beyond_(beyond),
+      observer_(observer) {
+  blocks_.observe(observer);
+  if (observer) observer->cleared();
   if (beyond_.store) watch_evictions();
   if (!has_states() && !has_windows()) return;
   blocks_.on_forget([this](uint32_t block, std::optional<KvBlocks::Prefix> text) {
     if (has_windows()) windows_.forget(block);
     if (text) slots_.drop(*text);
   });
+}
+
+KvCache::~KvCache() {
+  if (observer_) observer_->cleared();
 }
 
 uint32_t KvCache::capacity(const Sequence& s) const { return uint32_t(s.blocks.size()) * block_tokens_; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/block_pool.h"
+#include "engine/kv_observer.h"
 #include "engine/kv_store.h"
 #include "engine/state_slots.h"
 #include "engine/window_blocks.h"
@@ -73,6 +74,7 @@ class KvBlocks {
   // Called with a block that is evicted or forgotten, and with the text that ends with it if it is whole: they cannot
   // be found any more.
   void on_forget(std::function<void(uint32_t, std::optional<Prefix>)> call) { on_forget_ = std::move(call); }
+  void observe(KvObserver* observer) { observer_ = observer; }  // or null
 
   // Called with a block that is evicted, before it is forgotten.
   void on_evict(std::function<void(uint32_t)> call) { on_evict_ = std::move(call); }
@@ -105,6 +107,7 @@ class KvBlocks {
   Prefix last_prefix_ = empty_prefix;
   std::function<void(uint32_t, std::optional<Prefix>)> on_forget_;
   std::function<void(uint32_t)> on_evict_;
+  KvObserver* observer_ = nullptr;
 };
 
 // A store beyond a cache.
@@ -127,8 +130,10 @@ struct Sequence;
 class KvCache {
  public:
   // `prefix_cache`: sequences that begin alike share what is computed of them.
-  KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache,
-          const BeyondCache& beyond = {});
+  // `observer`: of its whole blocks, if not null; must outlive this.
+  KvCache(const model::Limits& limits, const model::Windows& windows, bool prefix_cache, const BeyondCache& beyond = {},
+          KvObserver* observer = nullptr);
+  ~KvCache();
   KvCache(const KvCache&) = delete;
   KvCache& operator=(const KvCache&) = delete;
 
@@ -275,6 +280,7 @@ class KvCache {
   std::deque<Copy> copies_, window_copies_, state_copies_;  // to be made
   uint64_t snapshots_found_ = 0;
   BeyondCache beyond_;
+  KvObserver* observer_;
   std::vector<TextHash> texts_;  // up to the end of each whole block, where there is a store
   std::vector<Kept> evicted_;
   std::deque<std::pair<uint32_t, TextHash>> unsaved_;  // blocks that were computed, the first one first

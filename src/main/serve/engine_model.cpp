@@ -154,6 +154,7 @@ std::string serve_config(const auto& facts) {
       {"limits",
        {{"max_queue", options.max_queue},
         {"max_stall_ms", options.engine.max_stall},
+        {"drain_delay", options.drain_delay},
         {"drain_seconds", options.drain_seconds},
         {"heartbeat_seconds", options.heartbeat_seconds},
         {"max_body_bytes", options.max_body_mb << 20},
@@ -189,13 +190,14 @@ std::string serve_config(const auto& facts) {
 }  // namespace
 
 EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& device, const std::string& model,
-                         const std::string& name, std::ostream* log)
+                         const std::string& name, std::ostream* log, engine::KvObserver* observer)
     : options_(options), model_(model) {
   const auto start = Clock::now();
   try {
     running_ = open_running(model, device, log, options.engine.rows);
     engine::EngineOptions with = engine_options(options.engine);
     with.max_waiting = options.max_queue;
+    with.kv_observer = observer;
     running_->set_draft(with);
     engine_.emplace(running_->model, *running_->backend, running_->limits, with);
     thread_.emplace(*engine_);

@@ -15,9 +15,9 @@ namespace heddle {
 class EngineModel : public server::LoadedModel {
  public:
   // `model`: as the command line has it; `name`: in the API, or empty for that of the model. Throws an Error if it
-  // cannot be loaded. `options` must outlive this.
+  // cannot be loaded. `options`, and `observer` of its KV cache unless that is null, must outlive this.
   EngineModel(const ServeOptions& options, const DeviceOptions& device, const std::string& model,
-              const std::string& name, std::ostream* log);
+              const std::string& name, std::ostream* log, engine::KvObserver* observer);
 
   server::Served served() override;
   std::string lines() const;  // for people, without a line break at the end

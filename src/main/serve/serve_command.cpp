@@ -11,6 +11,7 @@
 #include <csignal>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <sstream>
@@ -28,6 +29,7 @@
 #include "main/serve/engine_model.h"
 #include "main/serve/log_writer.h"
 #include "main/serve/served_names.h"
+#include "server/events/event_publisher.h"
 #include "server/http/http.h"
 #include "server/service/service.h"
 
@@ -72,6 +74,8 @@ bool is_loopback(const std::string& host) {
 }
 
 void check_serve_options(const ServeOptions& options) {
+  if (!(options.drain_delay >= 0))
+    throw Error("--drain-delay: expected 0 or more seconds, found {}", options.drain_delay);
   if (!(options.drain_seconds >= 0))
     throw Error("--drain-seconds: expected 0 or more seconds, found {}", options.drain_seconds);
   if (options.max_body_mb == 0 || options.max_body_mb > 4096)
@@ -141,11 +145,13 @@ class Server {
         }) {}
 
   int run() {
+    check_events(options_.events, models_.size(), !options_.engine.no_prefix_cache);
     err_ << fmt::format("{:<10} {}\n", "listening", http_.address()) << std::flush;
     if (!is_loopback(options_.host) && options_.api_keys.empty() && options_.api_key_file.empty())
       err_ << "warning: " << options_.host
            << " may be reached from other machines, and there is no --api-key: anyone who reaches it may use it"
            << std::endl;
+    if (!options_.events.endpoint.empty()) publish_events();
     if (models_.size() == 1 && options_.keep_alive.empty())
       serve_one();
     else
@@ -192,9 +198,18 @@ class Server {
     return device;
   }
 
+  void publish_events() {
+    events_.emplace(event_options(options_.events, [this](std::string line) { messages_.write(std::move(line)); }));
+    err_ << fmt::format("{:<10} {} {}{}\n", "KV events", server::listens_on(options_.events.endpoint) ? "at" : "to",
+                        events_->endpoint(),
+                        options_.events.replay.empty() ? "" : ", replayed at " + events_->replay_endpoint())
+         << std::flush;
+  }
+  engine::KvObserver* kv_observer() { return events_ ? &events_->observer() : nullptr; }
+
   void serve_one() {
     const ServedName& model = models_.front();
-    model_ = std::make_unique<EngineModel>(options_, device_options(), model.model, model.name, &err_);
+    model_ = std::make_unique<EngineModel>(options_, device_options(), model.model, model.name, &err_, kv_observer());
     service_.serve(model_->served(), model.others);
     say_ready(model_->lines(), fmt::format("after {:.2f} s: ", model_->load_seconds()));
   }
@@ -261,7 +276,7 @@ class Server {
       if (std::string text = log.str(); !text.empty()) messages_.write(text.substr(0, text.size() - 1));
     };
     try {
-      auto opened = std::make_unique<EngineModel>(options_, device, model, name, &log);
+      auto opened = std::make_unique<EngineModel>(options_, device, model, name, &log, kv_observer());
       say_log();
       return opened;
     } catch (const TooLittleMemory& error) {
@@ -331,6 +346,13 @@ class Server {
   int end() {
     const std::string fault = service_.fault();
     if (!fault.empty()) messages_.write("the device failed: " + fault);
+    if (fault.empty() && options_.drain_delay > 0) {
+      messages_.write(
+          fmt::format("stopping: not ready any more, requests are accepted for {} s", options_.drain_delay));
+      service_.retire();
+      http_.retire();
+      soon(options_.drain_delay, [this] { return !service_.fault().empty(); });
+    }
     messages_.write(fmt::format("stopping: {} requests running, up to {} s for them", service_.in_progress(),
                                 options_.drain_seconds));
     service_.drain();
@@ -360,7 +382,8 @@ class Server {
   LogWriter messages_, log_;  // to err_, where the server runs, and to standard output
   Clock::time_point next_warning_ = Clock::now();
   const std::vector<ServedName> models_;
-  const uint64_t cpu_memory_;           // for all models; 0: unknown
+  const uint64_t cpu_memory_;  // for all models; 0: unknown
+  std::optional<server::EventPublisher> events_;
   std::unique_ptr<EngineModel> model_;  // if there is one
   server::Service service_;
   server::HttpServer http_;
@@ -412,7 +435,12 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   option("--http-threads", options->http_threads, "Threads that read requests and write responses", "N");
   option("--heartbeat", options->heartbeat_seconds,
          "Seconds without a token after which a stream gets a comment; 0: never", "S");
-  option("--drain-seconds", options->drain_seconds, "Time for running requests after a first SIGTERM or SIGINT", "S");
+  option("--drain-delay", options->drain_delay,
+         "Time after a first SIGTERM or SIGINT in which requests are still accepted, while /health/ready gives 503: "
+         "load balancers need some to notice",
+         "S");
+  option("--drain-seconds", options->drain_seconds, "Time for running requests after that", "S");
+  describe_events(*command, options->events);
   option("--models-max", options->models_max,
          "Models in memory at a time, where several are served; 0: all of them, but at most 4", "N");
   option("--keep-alive", options->keep_alive,

@@ -7,6 +7,7 @@
 
 #include "main/device/device_options.h"
 #include "main/serve/engine_options.h"
+#include "main/serve/kv_event_options.h"
 
 namespace heddle {
 
@@ -21,8 +22,9 @@ struct ServeOptions {
   std::string cors_origin;
   uint32_t max_queue = 1024;
   uint32_t kv_tokens = 0;  // 0: see tokens_for_many() in device_memory.cpp
-  double drain_seconds = 30, heartbeat_seconds = 5;
+  double drain_delay = 0, drain_seconds = 30, heartbeat_seconds = 5;
   uint64_t max_body_mb = 16;
+  KvEventChoices events;
   uint64_t store_mb = 64;   // for responses of /v1/responses
   uint32_t models_max = 0;  // in memory at a time; 0: as many as are served, up to four
   std::string keep_alive;   // a duration; empty: models stay until others need their memory

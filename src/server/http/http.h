@@ -87,6 +87,9 @@ class HttpServer {
   uint16_t port() const;
   std::string address() const;  // "http://127.0.0.1:8080"
   size_t connections() const;
+  // Every response is the last of its connection. Connections that have none in progress stay open: a request may be
+  // under way.
+  void retire();
   // Open connections are closed after the response in progress, new ones after their first.
   void drain();
   // Takes no new connections; open ones are closed after the response in progress.

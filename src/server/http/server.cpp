@@ -177,8 +177,10 @@ class HttpServer::State {
     for (const auto& one : connections_->all()) asio::post(one->strand(), [one] { one->close_soon(); });
   }
 
+  void retire() { shared_.draining = true; }
+
   void drain() {
-    shared_.draining = true;
+    retire();
     for (const auto& one : connections_->all()) asio::post(one->strand(), [one] { one->close_soon(); });
   }
 
@@ -289,6 +291,7 @@ HttpServer::~HttpServer() = default;
 uint16_t HttpServer::port() const { return state_->port(); }
 std::string HttpServer::address() const { return state_->address(); }
 size_t HttpServer::connections() const { return state_->connections(); }
+void HttpServer::retire() { state_->retire(); }
 void HttpServer::drain() { state_->drain(); }
 void HttpServer::stop_accepting() { state_->stop_accepting(); }
 void HttpServer::reload_tls() { state_->reload_tls(); }

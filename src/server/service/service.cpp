@@ -238,10 +238,21 @@ std::shared_ptr<const ApiKeys> ServiceState::keys() const {
   return keys_;
 }
 
+void ServiceState::retire() {
+  const std::lock_guard lock(mutex_);
+  retired_ = true;
+}
+
 void ServiceState::drain() {
+  retire();
   traffic_->drain();
   const std::lock_guard lock(mutex_);
   draining_ = true;
+}
+
+bool ServiceState::retired() const {
+  const std::lock_guard lock(mutex_);
+  return retired_;
 }
 
 bool ServiceState::draining() const {
@@ -387,6 +398,7 @@ void Service::serve(Served served, std::vector<std::string> names) {
 void Service::load(std::string_view model) { state_->models().load(model); }
 void Service::serve(std::vector<Loadable> models) { state_->models().serve(std::move(models)); }
 std::string Service::fault() const { return state_->models().fault(); }
+void Service::retire() { state_->retire(); }
 void Service::drain() { state_->drain(); }
 void Service::set_keys(const std::vector<std::string>& keys) { state_->set_keys(keys); }
 size_t Service::in_progress() const { return state_->traffic().in_progress(); }

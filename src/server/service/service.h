@@ -43,7 +43,8 @@ class Service {
   void serve(std::vector<Loadable> models);
   void load(std::string_view model);  // one of the latter, before a request needs it
   std::string fault() const;          // why a model's engine has stopped; empty: none has
-  // From now on generation is refused with 503, and /health/ready gives 503.
+  void retire();                      // from now on /health/ready gives 503; requests are still accepted
+  // From now on generation is refused with 503, too.
   void drain();
   void set_keys(const std::vector<std::string>& keys);  // instead of those of the options; throws as for these
   size_t in_progress() const;                           // requests without a complete response

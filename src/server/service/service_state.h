@@ -142,6 +142,7 @@ class ServiceState {
   explicit ServiceState(ServiceOptions options);
   ~ServiceState();
 
+  void retire();
   void drain();
   void set_keys(const std::vector<std::string>& keys);
   void handle(HttpRequest request, std::shared_ptr<Responder> responder);
@@ -153,6 +154,7 @@ class ServiceState {
   TrafficCounts counts() const;  // of the traffic, and of lost lines
   std::shared_ptr<const ApiKeys> keys() const;
   Models& models() { return *models_; }
+  bool retired() const;  // or draining
   bool draining() const;
   std::shared_ptr<ResponseStore> responses() const { return responses_; }
   // See Call::on_worker.
@@ -175,7 +177,7 @@ class ServiceState {
 
   mutable std::mutex mutex_;  // guards the members below
   std::shared_ptr<const ApiKeys> keys_;
-  bool draining_ = false;
+  bool retired_ = false, draining_ = false;
 
   std::jthread heartbeats_;  // ends first
 };

@@ -71,7 +71,7 @@ void show_live(const Call& call) { send_health(call, "ok"); }
 void show_ready(const Call& call) {
   if (const std::string failure = call.service.models().fault(); !failure.empty())
     return send_health(call, "failed", failure);
-  if (call.service.draining()) return send_health(call, "draining");
+  if (call.service.retired()) return send_health(call, "draining");
   send_health(call, call.service.models().empty() ? "loading" : "ok");
 }
 

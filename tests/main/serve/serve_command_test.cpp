@@ -243,6 +243,21 @@ TEST_F(Serve, SaysThatThereIsNotEnoughMemory) {
   }
 }
 
+TEST_F(Serve, ADelayBeforeTheDrain) {
+  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--drain-delay", "1.5"});
+  ASSERT_TRUE(server.up()) << server.err();
+  EXPECT_EQ(ask(server, get("/health/ready")).status(), 200u);
+  server.signal(SIGTERM);
+  ASSERT_TRUE(server.says("stopping: not ready any more, requests are accepted for 1.5 s"));
+  EXPECT_EQ(ask(server, get("/health/ready")).status(), 503u);
+  EXPECT_EQ(ask(server, get("/health/live")).status(), 200u);
+  const Response late = ask(server, post("/v1/completions", R"({"prompt":"Once","max_tokens":5})"));
+  EXPECT_EQ(late.status(), 200u);
+  EXPECT_TRUE(late.says("Connection: close"));
+  EXPECT_EQ(server.status(), 0);
+  expect_says(server.err(), {"not ready any more", "stopping: 0 requests running", "stopped"});
+}
+
 TEST_F(Serve, PatienceEnds) {
   ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--drain-seconds", "0"});
   ASSERT_TRUE(server.up()) << server.err();
@@ -312,6 +327,7 @@ TEST_F(Serve, RefusesWhatCannotBe) {
   expect_says(refused({"--tls-cert", "a.pem"}), {"--tls-cert: expected --tls-key with it"});
   expect_says(refused({"--tls-key", "a.pem"}), {"--tls-key: expected --tls-cert with it"});
   expect_says(refused({"--tls-cert", "a.pem", "--tls-key", "b.pem"}), {"a.pem: cannot be read"});
+  expect_says(refused({"--drain-delay", "-1"}), {"--drain-delay", "found -1"});
   expect_says(refused({"--drain-seconds", "-1"}), {"--drain-seconds", "found -1"});
   expect_says(refused({"--max-stall-ms", "0"}), {"--max-stall-ms"});
   expect_says(refused({"--speculate", "maybe"}), {"--speculate", "maybe"});

@@ -280,6 +280,20 @@ TEST_F(HttpServerTest, StopsAcceptingAndClosesWhatIsOpen) {
   server_->stop_accepting();  // again
 }
 
+// A request on a connection that was idle is still answered: it may have been under way.
+TEST_F(HttpServerTest, RetiresAfterTheNextResponse) {
+  open();
+  Client idle = client();
+  idle.send(get("/hello"));
+  EXPECT_EQ(response(idle).body, "hello");
+  server_->retire();
+  idle.send(get("/hello"));
+  const Response last = response(idle);
+  EXPECT_EQ(last.body, "hello");
+  EXPECT_TRUE(last.says("Connection: close"));
+  EXPECT_TRUE(idle.at_end());
+}
+
 // New connections are answered, so that their clients learn why they have to go elsewhere.
 TEST_F(HttpServerTest, DrainsAndStillResponds) {
   open();

@@ -112,6 +112,10 @@ TEST(Service, ReportsItsHealth) {
   EXPECT_EQ(fixture.get("/health").status(), 200);
   EXPECT_EQ(fixture.chat("a", R"("max_tokens":1)").status(), 200);
 
+  fixture.service->retire();
+  EXPECT_EQ(fixture.get("/health/ready").response().body, R"({"status":"draining"})");
+  EXPECT_EQ(fixture.get("/health/ready").response().status, 503u);
+  EXPECT_EQ(fixture.get("/health/live").response().status, 200u);
   fixture.service->drain();
   EXPECT_EQ(fixture.get("/health/ready").response().body, R"({"status":"draining"})");
   EXPECT_EQ(fixture.get("/health/live").status(), 200);
