@@ -1,6 +1,7 @@
 // What a model is once it is read: layers of sublayers, each with its weights and options. A new kind of sublayer is a
 // further alternative of Sublayer; every backend that cannot compute it then fails to compile.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -517,7 +518,7 @@ inline std::vector<SublayerMatrix> matrices_of(const Mixture& m) {
   if (m.latent_down) all.insert(all.end(), {{&m.latent_down}, {&m.latent_up}});
   for (const Experts* experts : {&m.gate, &m.up, &m.down})
     if (experts->count && !(experts == &m.up && m.gate.part))  // one stack with the gate
-      all.push_back({&experts->all, m.routing.used, experts->count});
+      all.push_back({&experts->all, std::min<uint64_t>(m.routing.used, experts->count), experts->count});
   if (m.shared)
     for (const SublayerMatrix& matrix : matrices_of(*m.shared)) all.push_back(matrix);
   return all;

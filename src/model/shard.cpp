@@ -65,50 +65,47 @@ class Shard {
     if (!can_deal(rows, unit, ranks_)) return;
     for (uint32_t rank = 0; rank < ranks_; ++rank)
       to.output_parts.push_back(deal_in_units(rows, unit, rank, ranks_).count);
-    const Ranges own{deal_in_units(rows, unit, rank_, ranks_)};
+    const Slices own{deal_in_units(rows, unit, rank_, ranks_)};
     to.output = cuts_.rows(model_.output, own);
     to.output_bias = Cuts::values(model_.output_bias, own);
   }
 
   // --- attention -----------------------------------------------------------------------------------------------------
-  static HeadShape shape_of(const Attention& a) {
-    const uint64_t value = a.output_cols() / a.heads;
-    return {.heads = a.heads, .key_heads = a.kv_heads, .unit = things_for(quant::block_values(a.output.format), value)};
-  }
-  // The heads of all ranks; empty: it is computed whole. Attentions with one KV cache are cut at the same key heads.
+  // The heads of all ranks; empty: it is computed whole. They are cut where the blocks of the output matrix end, or
+  // else, with its columns in f16, between any two heads. Attentions with one KV cache are cut at the same key heads.
   std::vector<RankHeads> deal_heads_of(const Attention& a) const {
-    uint64_t key_unit = 1;
-    bool can_cut = true;
-    std::vector<RankHeads> of_cache;
-    const auto look = [&](const Attention& other) {
-      key_unit = std::lcm(key_unit, shape_of(other).key_unit());
-      can_cut = can_cut && other.kv_heads == a.kv_heads;
-    };
-    const auto shares = [&](const Attention& other) { return a.shared_cache && other.shared_cache == a.shared_cache; };
-    look(a);
+    std::vector<const Attention*> members{&a};
     each_attention(model_, [&](const Attention& other) {
-      if (shares(other)) look(other);
+      if (a.shared_cache && other.shared_cache == a.shared_cache) members.push_back(&other);
     });
-    const std::vector<RankHeads> all = deal_heads(shape_of(a), key_unit, ranks_);
-    can_cut = can_cut && can_normalise(a, all, key_unit);
-    each_attention(model_, [&](const Attention& other) {
-      if (!shares(other)) return;
-      const std::vector<RankHeads> its = deal_heads(shape_of(other), key_unit, ranks_);
-      can_cut = can_cut && its.size() == all.size() && can_normalise(other, its, key_unit);
-      for (size_t i = 0; can_cut && i < all.size(); ++i) can_cut = its[i].keys == all[i].keys;
-    });
-    return can_cut ? all : std::vector<RankHeads>();
+    for (const bool at_blocks : {true, false}) {
+      std::vector<HeadShape> shapes;
+      uint64_t key_unit = 1;
+      for (const Attention* member : members) {
+        const uint64_t value = member->output_cols() / member->heads;
+        shapes.push_back({.heads = member->heads, .key_heads = member->kv_heads});
+        if (at_blocks) shapes.back().unit = things_for(quant::block_values(member->output.format), value);
+        key_unit = std::lcm(key_unit, shapes.back().key_unit());
+      }
+      const std::vector<RankHeads> all = deal_heads(shapes[0], key_unit, ranks_);
+      bool can_cut = !all.empty();
+      for (size_t i = 0; can_cut && i < members.size(); ++i) {
+        const std::vector<RankHeads> its = deal_heads(shapes[i], key_unit, ranks_);
+        can_cut = can_normalise(*members[i]) &&
+                  std::equal(its.begin(), its.end(), all.begin(), all.end(),
+                             [](const RankHeads& left, const RankHeads& right) { return left.keys == right.keys; });
+      }
+      if (can_cut) return all;
+    }
+    return {};
   }
-  // Whether its norms of heads can be computed by ranks with these heads.
-  bool can_normalise(const Attention& a, const std::vector<RankHeads>& all, uint64_t key_unit) const {
+  // Whether its norms of heads can be computed by ranks with some of them.
+  bool can_normalise(const Attention& a) const {
     if (a.latent) return true;
     const bool q = spans_heads(a.q_norm, a.heads, a.head, a.own_head_norms);
     const bool k = spans_heads(a.k_norm, a.kv_heads, a.head, a.own_head_norms);
-    if (spans_heads(a.v_norm, a.kv_heads, a.value_head, false)) return false;
-    if ((q && !can_be_across(a.q_norm)) || (k && !can_be_across(a.k_norm))) return false;
-    // of units of several keys, a rank may have some that others count and some that they do not
-    const bool copies = std::any_of(all.begin(), all.end(), [](const RankHeads& rank) { return rank.copy != 0; });
-    return !k || !copies || key_unit == 1;
+    const bool v = spans_heads(a.v_norm, a.kv_heads, a.value_head, false);
+    return !v && (!q || can_be_across(a.q_norm)) && (!k || can_be_across(a.k_norm));
   }
   bool can_be_across(const Norm& norm) const { return options_.norms_across && norm.kind == Norm::Kind::rms; }
 
@@ -127,12 +124,12 @@ class Shard {
     to.output = cuts_.columns(a.output, times(own.heads, a.output_cols() / a.heads));
     to.output_bias = once(a.output_bias);
     if (a.latent) {
-      const Range& heads = own.heads.at(0);
+      const Slice& heads = own.heads.at(0);
       to.latent->k_up = some_experts(a.latent->k_up, heads);
       to.latent->v_up = some_experts(a.latent->v_up, heads);
       return to;
     }
-    const Ranges keys = times(own.keys, a.head), values = times(own.keys, a.value_head);
+    const Slices keys = times(own.keys, a.head), values = times(own.keys, a.value_head);
     to.kv_heads = uint32_t(count_of(own.keys));
     to.k = cuts_.rows(a.k, keys);
     to.v = a.values_are_keys() ? to.k : cuts_.rows(a.v, values);
@@ -143,7 +140,7 @@ class Shard {
     return to;
   }
   // Of a norm of heads that has weights for all of them, those of the ranges.
-  static Norm cut_norm(const Norm& norm, uint64_t heads, uint64_t head, const Ranges& own_heads, bool own,
+  static Norm cut_norm(const Norm& norm, uint64_t heads, uint64_t head, const Slices& own_heads, bool own,
                        bool counted) {
     if (heads == 1 || norm.weight.size() != heads * head) return norm;
     Norm to = norm;
@@ -155,10 +152,10 @@ class Shard {
 
   // --- feed-forwards -------------------------------------------------------------------------------------------------
   // The inner values of a rank; unset: it is computed whole. Gates with a cutoff need all products of the gate.
-  std::optional<Ranges> inner_of(const Matrix& down) const {
+  std::optional<Slices> inner_of(const Matrix& down) const {
     const uint64_t unit = column_unit(down.format, down.cols, ranks_);
     if (!can_deal(down.cols, unit, ranks_)) return {};
-    return Ranges{deal_in_units(down.cols, unit, rank_, ranks_)};
+    return Slices{deal_in_units(down.cols, unit, rank_, ranks_)};
   }
   // Whether some rank has more than 5/4 of an even share of the columns.
   bool is_uneven(const Matrix& down) const {
@@ -166,7 +163,7 @@ class Shard {
     return deal_in_units(down.cols, unit, 0, ranks_).count * ranks_ * 4 > down.cols * 5;
   }
   FeedForward cut(const FeedForward& f) {
-    const std::optional<Ranges> inner = inner_of(f.down);
+    const std::optional<Slices> inner = inner_of(f.down);
     if (!inner || f.cutoff || f.token_input || f.to_other_streams) return f;
     FeedForward to = f;
     to.partial = true;
@@ -181,7 +178,7 @@ class Shard {
 
   // --- mixtures ------------------------------------------------------------------------------------------------------
   Mixture cut(const Mixture& m) {
-    const std::optional<Ranges> inner = inner_of(m.down.all);
+    const std::optional<Slices> inner = inner_of(m.down.all);
     const bool by_expert =
         can_deal(m.up.count, 1, ranks_) && (options_.expert_parallel || !inner || is_uneven(m.down.all));
     Mixture to = m;
@@ -197,7 +194,7 @@ class Shard {
   }
   // Whole experts. The router is every rank's.
   void take_experts(const Mixture& m, Mixture& to) const {
-    const Range own = deal(m.up.count, rank_, ranks_);
+    const Slice own = deal(m.up.count, rank_, ranks_);
     const auto part = [&](const Vector& bias) {
       return Cuts::values(bias, times({own}, bias.size() / std::max<uint64_t>(m.up.count, 1)));
     };
@@ -210,8 +207,8 @@ class Shard {
     to.down_bias = part(m.down_bias);
   }
   // A part of every expert.
-  void take_inner(const Mixture& m, const Ranges& inner, Mixture& to) {
-    Ranges of_all;
+  void take_inner(const Mixture& m, const Slices& inner, Mixture& to) {
+    Slices of_all;
     for (uint64_t i = 0; i < m.up.count; ++i) of_all = joined(std::move(of_all), moved(inner, i * m.down.all.cols));
     to.gate = cuts_.rows(m.gate, inner);
     to.up = cuts_.rows(m.up, inner);
@@ -268,10 +265,10 @@ class Shard {
     return to;
   }
   void take_heads(const Recurrence& r, const RankHeads& own, Recurrence& to) {
-    const Ranges values = times(own.heads, r.value), keys = times(own.keys, r.key);
-    const Ranges of_values = moved(values, r.values_at()), of_keys = moved(keys, r.keys_at()),
+    const Slices values = times(own.heads, r.value), keys = times(own.keys, r.key);
+    const Slices of_values = moved(values, r.values_at()), of_keys = moved(keys, r.keys_at()),
                  of_queries = moved(keys, r.queries_at());
-    const Ranges mixed = r.rule == Recurrence::Rule::delta ? joined(joined(of_queries, of_keys), of_values)
+    const Slices mixed = r.rule == Recurrence::Rule::delta ? joined(joined(of_queries, of_keys), of_values)
                                                            : joined(joined(of_values, of_keys), of_queries);
     to.partial = true;
     to.heads = uint32_t(count_of(own.heads));
@@ -288,12 +285,12 @@ class Shard {
     to.gated_norm.bias = Cuts::values(r.gated_norm.bias, values);
     to.output = cuts_.columns(r.output, values);
   }
-  static Convolution cut(const Convolution& c, const Ranges& channels) {
+  static Convolution cut(const Convolution& c, const Slices& channels) {
     return {c.width, Cuts::values(c.weight, times(channels, c.width)), Cuts::values(c.bias, channels)};
   }
 
   ShortConvolution cut(const ShortConvolution& c) {
-    const std::optional<Ranges> own = inner_of(c.output);
+    const std::optional<Slices> own = inner_of(c.output);
     if (!own) return c;
     const uint64_t channels = c.output.cols;
     ShortConvolution to = c;
