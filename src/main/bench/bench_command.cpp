@@ -345,11 +345,12 @@ std::string draft_name(const RunningModel& running) {
 
 }  // namespace
 
-void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
+void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err, int& status) {
   const auto options = std::make_shared<BenchOptions>();
   describe_model(command, options->model);
   describe_device(command, options->device);
   describe_draft(command, options->device);
+  describe_ranks(command, options->device.ranks);
   command
       .add_option_function<double>(
           "--draft-accept", [options](double share) { options->draft_accept = share; },
@@ -375,12 +376,12 @@ void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err) {
       ->capture_default_str();
   describe_json(command, options->json);
   describe_html(command, options->html);
-  command.callback([&command, options, &out, &err] {
-    if (command.get_subcommands().empty()) bench_model(*options, out, err);
+  command.callback([&command, options, &out, &err, &status] {
+    if (command.get_subcommands().empty()) status = bench_model(*options, out, err);
   });
 }
 
-void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& err) {
+int bench_model(const BenchOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<uint32_t> prompts = options.prompts, batches = options.batches;
   std::erase(prompts, 0u);
   std::erase(batches, 0u);
@@ -393,7 +394,10 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     throw Error("--draft-accept: expected a share of 0 to 1, found {}", *options.draft_accept);
   if (options.draft_accept && options.constrained)
     throw Error("--draft-accept: expected no --constrained with it: tokens are taken that no grammar allows");
-  if (is_encoder(options.model)) return bench_encoder(options, out, err);  // an Error if it is no model
+  if (is_encoder(options.model)) {  // an Error if it is no model
+    bench_encoder(options, out, err);
+    return 0;
+  }
   HtmlReport report(options.html);
   nlohmann::ordered_json json{{"results", nlohmann::ordered_json::array()}};
   uint64_t peak = 0;
@@ -402,9 +406,14 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     device.threads = threads;
     set_sizes(options, prompts, batches, device);
     device.untrained_context = true;
+    const uint32_t rows = largest(batches) > 512 ? largest(batches) : 0;
+    if (follows(device)) {
+      if (const int status = follow_ranks(options.model, device, err, rows)) return status;
+      continue;
+    }
     forget_peak_memory();
     const auto start = Clock::now();
-    const auto running = open_running(options.model, device, &err, largest(batches) > 512 ? largest(batches) : 0);
+    const auto running = open_running(options.model, device, &err, rows);
     const double loading = seconds_since(start);
     Bench bench(*running,
                 running->gpu && !running->split ? 0
@@ -471,6 +480,7 @@ void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& e
     out << json.dump(2) << '\n';
   else
     out << fmt::format("peak memory {}\n", bytes_text(double(peak)));
+  return 0;
 }
 
 }  // namespace heddle

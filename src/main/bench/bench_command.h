@@ -27,8 +27,9 @@ struct BenchOptions {
   DeviceOptions device;
   std::optional<double> draft_accept;  // share of the draft's proposals that is taken as right: for timing only
 };
-void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err);
-void bench_model(const BenchOptions& options, std::ostream& out, std::ostream& err);
+void describe_bench(CLI::App& command, std::ostream& out, std::ostream& err, int& status);
+// The exit status.
+int bench_model(const BenchOptions& options, std::ostream& out, std::ostream& err);
 
 // Bytes of weights, in the device's layout, that a step of `rows` tokens reads. Of a mixture, the experts that a token
 // uses are taken to be any.

@@ -159,6 +159,7 @@ void describe_chat(CLI::App& program, std::istream& in, std::ostream& out, std::
   describe_answers(*command, options->answers);
   describe_device(*command, options->device);
   describe_draft(*command, options->device);
+  describe_ranks(*command, options->device.ranks);
   command->callback([options, command, &in, &out, &err, &status] {
     status = run_chat(*options, ChatSettings(*command), in, out, err);
   });
@@ -166,6 +167,7 @@ void describe_chat(CLI::App& program, std::istream& in, std::ostream& out, std::
 
 int run_chat(const ChatOptions& options, const ChatSettings& settings, std::istream& in, std::ostream& out,
              std::ostream& err) {
+  if (follows(options.device)) return follow_ranks(options.model, options.device, err);
   const auto running = open_running(options.model, options.device, &err);
   const bool typed = &in == &std::cin && ::isatty(STDIN_FILENO), shown = &out == &std::cout && ::isatty(STDOUT_FILENO);
   const bool edited = typed && shown && LineEditor::possible();

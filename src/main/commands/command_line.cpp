@@ -126,7 +126,8 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   int status = 0;
   describe_chat(program, in, out, err, status);
   describe_run(program, in, out, err, status);
-  describe_logits(program, out, err);
+  describe_logits(program, out, err, status);
+  describe_follow(program, err, status);
   describe_embed(program, in, out, err);
   describe_perplexity(program, out, err);
   describe_serve(program, out, err, status);
@@ -145,7 +146,7 @@ int parse_and_run(const std::vector<std::string>& given, std::istream& in, std::
   describe_selftest(program, out, err, status);
   CLI::App& bench = *program.add_subcommand("bench", "Measure the speed of a model, a server or the GPU kernels");
   bench.require_subcommand(0, 1);
-  describe_bench(bench, out, err);
+  describe_bench(bench, out, err, status);
   describe_bench_serve(bench, out, err);
   describe_bench_client(bench, out);
   describe_bench_kernels(bench, out, err, status);

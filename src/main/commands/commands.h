@@ -15,7 +15,8 @@ namespace heddle {
 
 void describe_chat(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err, int& status);
 void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err, int& status);
-void describe_logits(CLI::App& program, std::ostream& out, std::ostream& err);
+void describe_logits(CLI::App& program, std::ostream& out, std::ostream& err, int& status);
+void describe_follow(CLI::App& program, std::ostream& err, int& status);
 void describe_embed(CLI::App& program, std::istream& in, std::ostream& out, std::ostream& err);  // embed, rerank
 void describe_perplexity(CLI::App& program, std::ostream& out, std::ostream& err);
 void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int& status);

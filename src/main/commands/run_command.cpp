@@ -91,6 +91,7 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
       ->type_name("F.json");
   describe_device(*command, run->device);
   describe_draft(*command, run->device);
+  describe_ranks(*command, run->device.ranks);
   describe_constraint(*command, run->constraint);
   describe_sampling(*command, run->sampling);
   command
@@ -102,6 +103,7 @@ void describe_run(CLI::App& program, std::istream& in, std::ostream& out, std::o
 }
 
 int run_model(const RunOptions& options, std::istream& in, std::ostream& out, std::ostream& err) {
+  if (follows(options.device)) return follow_ranks(options.model, options.device, err);
   const std::string prompt = options.prompt ? *options.prompt : read_all(in, err, "a text to continue");
   const auto constraint = read_constraint(options.constraint);  // before the model is loaded: it may be refused
   DeviceOptions device = options.device;
@@ -136,7 +138,8 @@ int run_model(const RunOptions& options, std::istream& in, std::ostream& out, st
   return generated.end == Generated::End::interrupted ? 128 + SIGINT : 0;
 }
 
-void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err) {
+int write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err) {
+  if (follows(options.device)) return follow_ranks(options.model, options.device, err);
   std::vector<TokenId> ids;
   read_ids(options.ids, ids);
   if (ids.empty()) throw Error("--ids: expected token ids such as 1,2,3, found \"{}\"", options.ids);
@@ -164,9 +167,10 @@ void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream&
   progress.clear();
   file.commit();
   out << fmt::format("{}: {} rows of {} logits\n", options.out, ids.size(), running->model.vocabulary);
+  return 0;
 }
 
-void describe_logits(CLI::App& program, std::ostream& out, std::ostream& err) {
+void describe_logits(CLI::App& program, std::ostream& out, std::ostream& err, int& status) {
   const auto logits = std::make_shared<LogitsOptions>();
   CLI::App* command = program.add_subcommand("logits", "Write the logits after each given token to a file");
   describe_required_model(*command, logits->model);
@@ -175,7 +179,8 @@ void describe_logits(CLI::App& program, std::ostream& out, std::ostream& err) {
       ->required()
       ->type_name("F.safetensors");
   describe_device(*command, logits->device);
-  command->callback([logits, &out, &err] { write_logits(*logits, out, err); });
+  describe_ranks(*command, logits->device.ranks);
+  command->callback([logits, &out, &err, &status] { status = write_logits(*logits, out, err); });
 }
 
 int welcome(std::ostream& out, std::ostream& err) {

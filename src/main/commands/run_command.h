@@ -31,7 +31,7 @@ struct LogitsOptions {
   DeviceOptions device;
 };
 // A safetensors file with one tensor, `logits`: f32, a row per id.
-void write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err);
+int write_logits(const LogitsOptions& options, std::ostream& out, std::ostream& err);
 
 // The times of a GPU's kernels: a file for chrome://tracing or ui.perfetto.dev, and a table with a line per phase, the
 // longest first.

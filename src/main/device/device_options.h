@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "main/device/rank_options.h"
 #include "model/backend.h"
 
 namespace CLI {
@@ -41,6 +42,7 @@ struct DeviceOptions {
   bool untrained_context = false;  // a context beyond the trained one is no mistake: only the time counts
   std::string draft;               // a model that proposes tokens; empty: none
   bool mtp = false;                // the model's own head for multi-token prediction proposes tokens
+  RankOptions ranks;               // the processes that compute it together
   std::optional<uint32_t> draft_tokens;  // that either proposes at once; unset: see proposals()
 
   uint32_t proposals() const { return draft_tokens.value_or(mtp ? 3 : 8); }

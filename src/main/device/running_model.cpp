@@ -20,6 +20,7 @@
 #include "main/progress.h"
 #include "model/load.h"
 #include "model/pooled.h"
+#include "model/shard.h"
 
 namespace heddle {
 namespace {
@@ -43,7 +44,7 @@ std::string type_of_weights(const formats::Checkpoint& checkpoint) {
 class Opener {
  public:
   Opener(const std::string& path, const DeviceOptions& options, std::ostream* log, uint32_t rows)
-      : path_(path), options_(options), log_(log), rows_(rows), wanted_(wanted_device(options)), line_(log) {}
+      : path_(path), options_(share_of_rank(options)), log_(log), rows_(rows), wanted_(wanted_device(options)), line_(log) {}
 
   std::unique_ptr<RunningModel> open() {
     line_.show("loading " + path_);
@@ -57,6 +58,7 @@ class Opener {
     running_->files = files_of(checkpoint);
     trained_ = trained_context(checkpoint);
     running_->draft_tokens = options_.proposals();
+    const std::string print = options_.ranks.asked() ? fingerprint(checkpoint) : "";
     if (!options_.draft.empty()) open_draft(checkpoint);
     running_->model = model::load(std::move(checkpoint), load_options(options_.context));
     if (options_.mtp && !model::next_head(running_->model))
@@ -68,6 +70,10 @@ class Opener {
     if (draft() && draft()->vocabulary != running_->model.vocabulary)
       throw Error("draft {}: expected the vocabulary of {} with {} tokens, found {}", options_.draft, path_,
                   running_->model.vocabulary, draft()->vocabulary);
+    if (options_.ranks.asked()) {
+      on_ranks(print);
+      return std::move(running_);
+    }
     if (options_.gpu_layers == 0u) why_not("--gpu-layers 0");
     if (wanted_.cpu || options_.gpu_layers == 0u)
       on_cpu();
@@ -264,6 +270,57 @@ class Opener {
     each.backend = cpu::make_cpu(each.model, each.limits, cpu_options(each.model));
   }
 
+  // This process is one of several. What fails here is told to the others.
+  void on_ranks(const std::string& print) {
+    expect_ranks_possible();
+    running_->group = std::make_unique<RankGroup>(path_, print, options_, rows_);
+    RankGroup& group = *running_->group;
+    try {
+      load_rank(group);
+    } catch (const std::exception& error) {
+      group.group().fail(error.what());
+      running_->backend.reset();
+      throw Error("{}", group.group().alarm().why());
+    }
+  }
+  void expect_ranks_possible() const {
+    if (options_.trace) throw Error("--trace: expected one process, found several ranks");
+    if (asks_for_split(options_))
+      throw Error("{}: expected one process, found several ranks",
+                  options_.gpu_layers ? "--gpu-layers" : "--cpu-experts");
+    if (options_.ranks.cpu_ranks && wanted_.gpu)
+      throw Error("--cpu-ranks: expected --device cpu or auto with it, found {}", options_.device);
+  }
+  void load_rank(RankGroup& group) {
+    cut_for(group);
+    const model::Model* draft_here = group.leads() ? draft() : nullptr;  // rank 0 computes the draft alone
+    const Fit fits = fit(running_->own(), options_, rows_ ? rows_ : cpu_rows(options_), usable_on_cpu(options_), nullptr,
+                         draft_here);
+    if (fits.context == 0) throw TooLittleMemory("{}", does_not_fit(running_->own(), fits, "", draft_here));
+    uint32_t context = fits.context;
+    model::Limits limits = fits.limits;
+    group.agree(context, limits);
+    settle(context, limits);
+    cut_for(group);
+    say_context(fits);
+    std::unique_ptr<model::Backend> own = rank_backend(group);
+    if (running_->draft && group.leads()) load_on_cpu(*running_->draft);
+    group.group().smallest({});  // all are ready
+    running_->backend = group.leads() ? ranks::make_leader(std::move(own), group.group()) : std::move(own);
+  }
+  void cut_for(RankGroup& group) {
+    running_->shard.reset();
+    if (group.ranks() > 1) running_->shard = model::shard_of(running_->model, group.rank(), group.ranks());
+  }
+  // What computes the part of this rank: on its device, together with the others.
+  std::unique_ptr<model::Backend> rank_backend(RankGroup& group) {
+    const model::Model& own = running_->own();
+    if (options_.backend == "reference") return cpu::make_reference_rank(own, running_->limits, group.collective());
+    cpu::Options with = cpu_options(own);
+    if (group.ranks() > 1) with.ranks = &group.collective();
+    return cpu::make_cpu(own, running_->limits, with);
+  }
+
   // The model, then its draft.
   void each_model(auto&& load) {
     load(*running_);
@@ -304,7 +361,7 @@ class Opener {
   }
 
   const std::string& path_;
-  const DeviceOptions& options_;
+  const DeviceOptions options_;
   std::ostream* log_;
   uint32_t rows_;
   WantedDevice wanted_;
