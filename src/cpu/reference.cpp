@@ -279,10 +279,10 @@ class Reference : public Backend {
     }
   }
   void add_mixture(const Mixture& m, float scale) {
-    auto& [experts, shared, weights] = mixed_;
+    std::vector<Vector>&experts = mixed_.experts, &shared = mixed_.shared;
     const auto add_shared = [&] {
       for (size_t i = 0; m.shared && i < x_.size(); ++i)
-        add_scaled(experts[i], normalised(m.shared->output_norm, std::move(shared[i])), weights[i]);
+        add_scaled(experts[i], normalised(m.shared->output_norm, std::move(shared[i])), mixed_.weights[i]);
     };
     if (!m.adds_normalised()) add_shared();
     if (m.partial) sum_across_ranks(experts);

@@ -183,7 +183,8 @@ TEST(Shard, HeadsOfAttention) {
 }
 
 TEST(Shard, NormsOverAllHeadsSpanRanks) {
-  for (const auto& [heads, kv_heads, ranks] : std::vector<std::array<uint32_t, 3>>{{6, 6, 3}, {8, 2, 4}, {8, 2, 3}}) {
+  for (const auto& sizes : std::vector<std::array<uint32_t, 3>>{{6, 6, 3}, {8, 2, 4}, {8, 2, 3}}) {
+    const uint32_t heads = sizes[0], kv_heads = sizes[1], ranks = sizes[2];
     Random random(heads);
     Attention a;
     a.heads = heads;
