@@ -72,6 +72,29 @@ TEST_P(RanksOfFixture, TheReferenceIsTheSameOnThree) {
   EXPECT_LT(worst(expected, running(others).all_logits(fixture.ids)), close);
 }
 
+// Whether some key head would have more ranks than heads.
+bool has_too_few_heads(uint64_t heads, uint64_t key_heads, uint32_t ranks) {
+  return (ranks + key_heads - 1) / key_heads > heads / key_heads;
+}
+
+TEST_P(RanksOfFixture, ComputeWholeOnlyWhatHasTooFewHeadsOrReadsAllOfAGate) {
+  const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
+  for (const uint32_t ranks : {2u, 3u, 4u}) {
+    const model::Model shard = model::shard_of(model, 0, ranks);
+    EXPECT_EQ(shard.output_parts.size(), ranks);
+    const auto may_be_whole =
+        model::Overloaded{[&](const model::Attention& a) { return has_too_few_heads(a.heads, a.kv_heads, ranks); },
+                          [&](const model::Recurrence& r) { return has_too_few_heads(r.heads, r.key_heads, ranks); },
+                          [](const model::FeedForward& f) { return f.cutoff || f.token_input || f.to_other_streams; },
+                          [](const model::Altup&) { return true; },
+                          [](const model::NextHead&) { return true; },
+                          [](const auto&) { return false; }};
+    for (const model::Layer& layer : shard.layers)
+      for (const model::Sublayer& sublayer : layer.sublayers)
+        EXPECT_TRUE(model::is_partial(sublayer) || std::visit(may_be_whole, sublayer)) << ranks << " ranks";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RanksOfFixture, testing::ValuesIn(fewer(Fixture::names())),
                          [](const auto& one) { return as_test_name(one.param); });
 
