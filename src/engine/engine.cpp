@@ -62,6 +62,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
                 limits.window_blocks);
   if (options_.max_prompt_logits == 0) throw Error("expected max_prompt_logits above 0, found 0");
   if (!(options_.max_stall > 0)) throw Error("expected a max_stall above 0 seconds, found {}", options_.max_stall);
+  metrics_.ranks = options_.ranks;
   metrics_.blocks_all = limits.kv_blocks;
   metrics_.block_tokens = limits.block_tokens;
   metrics_.windows_all = limits.window_blocks;

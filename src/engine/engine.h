@@ -65,6 +65,7 @@ struct EngineOptions {
   std::string store_identity;
   double max_fetch_seconds = 30;      // that a request waits for a store; then it computes
   KvObserver* kv_observer = nullptr;  // of the KV cache, or null; must outlive the engine
+  uint32_t ranks = 1;                 // processes that compute the model, for metrics
   std::function<double()> now;        // seconds, called from any thread; empty: the steady clock
 };
 

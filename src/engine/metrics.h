@@ -108,6 +108,7 @@ struct Metrics {
   uint64_t draft_faults = 0;  // calls of the draft that failed: the requests went on without it
   uint64_t snapshots_taken = 0, snapshots_found = 0, snapshots_dropped = 0;  // of recurrent states
   // Now.
+  uint64_t ranks = 1;                                             // processes that compute the model
   uint64_t waiting = 0, running = 0;                              // completions
   uint64_t blocks_in_use = 0, blocks_cached = 0, blocks_all = 0;  // of the KV cache; cached: kept for reuse
   uint64_t block_tokens = 0;                                      // of each
@@ -170,6 +171,7 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
   visitor.counter({snapshots, snapshots_help, "event", "taken"}, metrics.snapshots_taken);
   visitor.counter({snapshots, snapshots_help, "event", "found"}, metrics.snapshots_found);
   visitor.counter({snapshots, snapshots_help, "event", "dropped"}, metrics.snapshots_dropped);
+  visitor.gauge({"heddle_ranks", "Processes that compute the model", {}, {}}, metrics.ranks);
   visitor.gauge({"heddle_requests_waiting", "Completions that wait in the queue", {}, {}}, metrics.waiting);
   visitor.gauge({"heddle_requests_running", "Completions in progress", {}, {}}, metrics.running);
   constexpr std::string_view blocks = "heddle_kv_blocks",

@@ -113,6 +113,7 @@ void Group::spread() {
 void Group::watch() {
   auto pinged = Clock::now() - std::chrono::seconds(1);
   std::optional<Clock::time_point> raised;
+  for (Member& member : members_) receive(member);  // what came with the answer that was waited for
   for (bool stuck = false;;) {
     std::vector<pollfd> polls{{.fd = end_, .events = POLLIN, .revents = 0}};
     for (const Member& member : members_)

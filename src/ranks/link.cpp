@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -58,6 +59,8 @@ void Link::write(Message::Kind kind, std::span<const uint8_t> payload, double se
 
 bool Link::receive(std::vector<Message>& messages) {
   bool open = true;
+  std::move(kept_.begin(), kept_.end(), std::back_inserter(messages));
+  kept_.clear();
   for (uint8_t buffer[1 << 16];;) {
     const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
     if (count > 0) received_.insert(received_.end(), buffer, buffer + count);
@@ -93,8 +96,9 @@ Message Link::wait_for_one(double seconds) {
     if (!receive(messages) && messages.empty()) throw Error("the connection was closed");
     std::erase_if(messages, [](const Message& message) { return message.kind == Message::Kind::ping; });
   }
-  if (messages.size() > 1) throw Error("expected one message, found {}", messages.size());
-  return std::move(messages.front());
+  Message first = std::move(messages.front());
+  kept_.assign(std::make_move_iterator(messages.begin() + 1), std::make_move_iterator(messages.end()));
+  return first;
 }
 
 }  // namespace heddle::ranks

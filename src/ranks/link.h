@@ -48,7 +48,8 @@ class Link {
   // Adds the messages that are complete. False: the other side has closed the connection. Throws an Error for bytes
   // that are no message.
   bool receive(std::vector<Message>& messages);
-  // Waits for one message, while none is received otherwise. Throws an Error where none comes within this time.
+  // Waits for one message, while none is received otherwise; receive() gives what came with it. Throws an Error where
+  // none comes within this time.
   Message wait_for_one(double seconds);
 
  private:
@@ -56,7 +57,8 @@ class Link {
 
   const int socket_;
   std::mutex mutex_;
-  Bytes received_;  // of a message that is not complete yet
+  Bytes received_;             // of a message that is not complete yet
+  std::vector<Message> kept_;  // that came with one that was waited for
 };
 
 }  // namespace heddle::ranks

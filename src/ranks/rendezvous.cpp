@@ -3,6 +3,7 @@
 #include "ranks/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -235,6 +236,14 @@ Joined joined_by_mesh(uint32_t rank, uint32_t ranks, std::vector<std::unique_ptr
   std::vector<int> mesh = make_mesh(listener, rank, addresses, secret, options.patience.silence * 4);
   Joined joined;
   joined.group = std::make_unique<Group>(rank, ranks, std::move(links), std::move(options));
+  if (const uint32_t stages = joined.group->options().stages; stages > 1) {
+    const uint32_t each = ranks / stages, first = rank / each * each;
+    std::vector<int> sockets;  // sums and messages never go between the same two ranks
+    for (uint32_t other = first; other < first + each; ++other)
+      sockets.push_back(other == rank ? -1 : ::fcntl(mesh[other], F_DUPFD_CLOEXEC, 0));
+    joined.of_stage =
+        make_tcp(std::move(sockets), rank - first, joined.group->alarm(), joined.group->options().patience, first);
+  }
   joined.collective = make_tcp(std::move(mesh), rank, joined.group->alarm(), joined.group->options().patience);
   return joined;
 }
@@ -243,6 +252,11 @@ Joined joined_by_memory(uint32_t rank, uint32_t ranks, std::vector<std::unique_p
                         GroupOptions options) {
   Joined joined;
   joined.group = std::make_unique<Group>(rank, ranks, std::move(links), std::move(options));
+  if (const uint32_t stages = joined.group->options().stages; stages > 1) {
+    const uint32_t each = ranks / stages;
+    joined.of_stage = open_shared_memory(memory, rank, ranks, joined.group->alarm(), joined.group->options().patience,
+                                         rank / each * each, each);
+  }
   joined.collective = open_shared_memory(memory, rank, ranks, joined.group->alarm(), joined.group->options().patience);
   return joined;
 }

@@ -26,7 +26,8 @@ Address address_named(const std::string& text, const std::string& option);
 // A group and the way in which its ranks compute together.
 struct Joined {
   std::unique_ptr<Group> group;
-  std::unique_ptr<model::Collective> collective;  // goes before the group
+  std::unique_ptr<model::Collective> collective;  // of all ranks; goes before the group
+  std::unique_ptr<model::Collective> of_stage;    // of the ranks of this one's stage; null: all are in one
 };
 
 // One machine. The leader has one socket for each other rank, a child the one that leads to the leader; `memory` is of

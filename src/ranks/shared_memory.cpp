@@ -58,9 +58,17 @@ size_t segment_bytes(uint32_t ranks) {
 
 class SharedMemory : public model::Collective {
  public:
-  SharedMemory(int descriptor, uint32_t rank, uint32_t ranks, Alarm& alarm, const Patience& patience)
-      : rank_(rank), ranks_(ranks), alarm_(alarm), patience_(patience), sent_(ranks), received_(ranks) {
-    check(rank < ranks, "a rank of the group");
+  SharedMemory(int descriptor, uint32_t rank, uint32_t ranks, Alarm& alarm, const Patience& patience, uint32_t first,
+               uint32_t count)
+      : first_(first),
+        rank_(rank - first),
+        ranks_(count),
+        all_ranks_(ranks),
+        alarm_(alarm),
+        patience_(patience),
+        sent_(count),
+        received_(count) {
+    check(first <= rank && rank - first < count && first + count <= ranks, "a rank of the group");
     struct stat about {};
     if (::fstat(descriptor, &about) != 0 || size_t(about.st_size) != segment_bytes(ranks))
       throw Error("memory of the group: expected {} bytes for {} ranks, found descriptor {} with {}",
@@ -76,7 +84,7 @@ class SharedMemory : public model::Collective {
     // where cores are fewer, a rank that spins takes the core of the one it waits for
     if (hardware_threads() >= ranks) spins_ = 4000;
   }
-  ~SharedMemory() override { ::munmap(memory_, segment_bytes(ranks_)); }
+  ~SharedMemory() override { ::munmap(memory_, segment_bytes(all_ranks_)); }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
@@ -127,11 +135,12 @@ class SharedMemory : public model::Collective {
 
  private:
   SegmentHead& head() { return *reinterpret_cast<SegmentHead*>(memory_); }
-  RankArea& area(uint32_t rank) { return reinterpret_cast<RankArea*>(memory_ + sizeof(SegmentHead))[rank]; }
+  RankArea& area(uint32_t rank) { return reinterpret_cast<RankArea*>(memory_ + sizeof(SegmentHead))[first_ + rank]; }
   float* slot(uint32_t rank) { return area(rank).slots[round_ % 2]; }
   Mailbox& mailbox(uint32_t from, uint32_t to) {
     check(from < ranks_ && to < ranks_ && from != to, "two ranks of the group");
-    return reinterpret_cast<Mailbox*>(memory_ + sizeof(SegmentHead) + ranks_ * sizeof(RankArea))[from * ranks_ + to];
+    uint8_t* boxes = memory_ + sizeof(SegmentHead) + all_ranks_ * sizeof(RankArea);
+    return reinterpret_cast<Mailbox*>(boxes)[(first_ + from) * all_ranks_ + first_ + to];
   }
 
   void sum_slot(std::span<float> values) {
@@ -180,11 +189,14 @@ class SharedMemory : public model::Collective {
     counter.sleepers.fetch_sub(1, std::memory_order_seq_cst);
     if (counter.reached(target)) return;
     alarm_.expect_quiet();
-    alarm_.raise(fmt::format("rank {} is late: rank {} has waited {} s for it", for_rank, rank_, seconds));
+    alarm_.raise(
+        fmt::format("rank {} is late: rank {} has waited {} s for it", first_ + for_rank, first_ + rank_, seconds));
     alarm_.expect_quiet();
   }
 
-  const uint32_t rank_, ranks_;
+  const uint32_t first_;         // of these ranks in the group
+  const uint32_t rank_, ranks_;  // among these
+  const uint32_t all_ranks_;     // of the group
   Alarm& alarm_;
   const Patience patience_;
   uint8_t* memory_ = nullptr;
@@ -206,8 +218,8 @@ int make_shared_memory(uint32_t ranks) {
 }
 
 std::unique_ptr<model::Collective> open_shared_memory(int descriptor, uint32_t rank, uint32_t ranks, Alarm& alarm,
-                                                      const Patience& patience) {
-  return std::make_unique<SharedMemory>(descriptor, rank, ranks, alarm, patience);
+                                                      const Patience& patience, uint32_t first, uint32_t count) {
+  return std::make_unique<SharedMemory>(descriptor, rank, ranks, alarm, patience, first, count ? count : ranks);
 }
 
 }  // namespace heddle::ranks

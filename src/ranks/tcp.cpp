@@ -18,8 +18,13 @@ namespace {
 
 class Tcp : public model::Collective {
  public:
-  Tcp(std::vector<int> sockets, uint32_t rank, Alarm& alarm, const Patience& patience)
-      : rank_(rank), sockets_(std::move(sockets)), alarm_(alarm), patience_(patience), legs_(sockets_.size()) {
+  Tcp(std::vector<int> sockets, uint32_t rank, Alarm& alarm, const Patience& patience, uint32_t first)
+      : first_(first),
+        rank_(rank),
+        sockets_(std::move(sockets)),
+        alarm_(alarm),
+        patience_(patience),
+        legs_(sockets_.size()) {
     check(rank < sockets_.size() && sockets_[rank] == -1, "a connection to every other rank");
     for (const int socket : sockets_)
       if (socket >= 0) ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
@@ -119,7 +124,8 @@ class Tcp : public model::Collective {
       ::poll(polls_.data(), polls_.size(), 50);
       alarm_.expect_quiet();
       if (seconds_since(start) < seconds) continue;
-      alarm_.raise(fmt::format("rank {} is late: rank {} has waited {} s for it", of_poll_[0], rank_, seconds));
+      alarm_.raise(fmt::format("rank {} is late: rank {} has waited {} s for it", first_ + of_poll_[0], first_ + rank_,
+                               seconds));
       alarm_.expect_quiet();
     }
   }
@@ -153,11 +159,12 @@ class Tcp : public model::Collective {
     }
   }
   void lose(uint32_t rank, const char* why) {
-    alarm_.raise(fmt::format("rank {} is gone: {}", rank, why));
+    alarm_.raise(fmt::format("rank {} is gone: {}", first_ + rank, why));
     alarm_.expect_quiet();
   }
 
-  const uint32_t rank_;
+  const uint32_t first_;  // of these ranks in the group
+  const uint32_t rank_;   // among these
   const std::vector<int> sockets_;
   Alarm& alarm_;
   const Patience patience_;
@@ -171,8 +178,8 @@ class Tcp : public model::Collective {
 }  // namespace
 
 std::unique_ptr<model::Collective> make_tcp(std::vector<int> sockets, uint32_t rank, Alarm& alarm,
-                                            const Patience& patience) {
-  return std::make_unique<Tcp>(std::move(sockets), rank, alarm, patience);
+                                            const Patience& patience, uint32_t first) {
+  return std::make_unique<Tcp>(std::move(sockets), rank, alarm, patience, first);
 }
 
 }  // namespace heddle::ranks

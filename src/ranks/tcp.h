@@ -10,8 +10,9 @@
 namespace heddle::ranks {
 
 // `sockets`: one connected stream for every other rank, -1 at the rank's own place; they are closed with the
-// collective. Sums have the same bits as those of shared memory. `alarm`: as of open_shared_memory().
+// collective. Sums have the same bits as those of shared memory. `alarm`: as of open_shared_memory(). `first`: number
+// of the first of these ranks in the group, for messages.
 std::unique_ptr<model::Collective> make_tcp(std::vector<int> sockets, uint32_t rank, Alarm& alarm,
-                                            const Patience& patience = {});
+                                            const Patience& patience = {}, uint32_t first = 0);
 
 }  // namespace heddle::ranks

@@ -130,6 +130,7 @@ TEST(Metrics, HaveOneNameEach) {
         &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
     value->add(next++);
   metrics.request_seconds.add(32);
+  metrics.ranks = 42;
   const Metrics copy = metrics;
   metrics.submitted = 999;
 
@@ -154,6 +155,7 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_steps_total", 13},
                                                {"heddle_preemptions_total", 14},
                                                {"heddle_faults_total", 15},
+                                               {"heddle_ranks", 42},
                                                {"heddle_requests_waiting", 16},
                                                {"heddle_requests_running", 17},
                                                {"heddle_kv_blocks:in_use", 18},

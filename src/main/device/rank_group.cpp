@@ -131,7 +131,8 @@ ranks::Place rank_place(const RankOptions& options) {
   } else if (!options.launcher.empty()) {
     place = ranks::launched_place(options.launcher, options.leader);
   } else if (options.rank) {
-    place = {.rank = *options.rank, .ranks = *options.world, .leader = ranks::address_named(options.leader, "--leader")};
+    place = {
+        .rank = *options.rank, .ranks = *options.world, .leader = ranks::address_named(options.leader, "--leader")};
   }
   if (place.ranks > max_ranks) throw Error("expected up to {} ranks, found {}", max_ranks, place.ranks);
   if (options.pipeline == 0 || place.ranks % options.pipeline)
@@ -158,7 +159,7 @@ RankGroup::RankGroup(const std::string& model, const std::string& fingerprint, c
   const RankOptions& with = options.ranks;
   const ranks::Place place = rank_place(with);
   const ranks::Terms terms{.version = version, .model = fingerprint, .options = common_options(options, rows)};
-  ranks::GroupOptions group{.patience = patience_of(with), .fate = {}, .stuck = {}};
+  ranks::GroupOptions group{.patience = patience_of(with), .stages = with.pipeline, .fate = {}, .stuck = {}};
   if (place.rank > 0)
     group.stuck = [rank = place.rank](const std::string& why) {
       const std::string line = fmt::format("heddle: rank {}: {}\n", rank, why);
@@ -166,8 +167,8 @@ RankGroup::RankGroup(const std::string& model, const std::string& fingerprint, c
       ::_exit(1);
     };
   if (starts_ranks(with) && place.rank == 0) {
-    children_ = std::make_unique<ranks::Children>(
-        "/proc/self/exe", place.ranks, [&](uint32_t rank, int socket, int memory) {
+    children_ =
+        std::make_unique<ranks::Children>("/proc/self/exe", place.ranks, [&](uint32_t rank, int socket, int memory) {
           return child_arguments(model, options, rows, rank, socket, memory);
         });
     group.fate = [children = children_.get()](uint32_t rank) { return children->fate(rank); };
@@ -181,14 +182,17 @@ RankGroup::RankGroup(const std::string& model, const std::string& fingerprint, c
   }
 }
 
-void RankGroup::agree(uint32_t& context, model::Limits& limits) {
-  const std::vector<uint64_t> all = group().smallest(
-      {context, limits.rows, limits.kv_blocks, limits.window_blocks, limits.state_slots});
+void RankGroup::agree(const model::Model& own, uint32_t& context, model::Limits& limits) {
+  constexpr uint64_t any = UINT32_MAX;
+  const std::vector<uint64_t> all = group().smallest({context, limits.rows, limits.kv_blocks,
+                                                      model::windows_of(own).all.empty() ? any : limits.window_blocks,
+                                                      model::has_states(own) ? limits.state_slots : any});
+  const auto or_none = [](uint64_t number) { return number == any ? 0 : uint32_t(number); };
   context = uint32_t(all[0]);
   limits.rows = uint32_t(all[1]);
   limits.kv_blocks = uint32_t(all[2]);
-  limits.window_blocks = uint32_t(all[3]);
-  limits.state_slots = uint32_t(all[4]);
+  limits.window_blocks = or_none(all[3]);
+  limits.state_slots = or_none(all[4]);
 }
 
 DeviceOptions share_of_rank(DeviceOptions options) {

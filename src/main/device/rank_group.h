@@ -30,12 +30,14 @@ class RankGroup {
 
   ranks::Group& group() { return *joined_.group; }
   const ranks::Group& group() const { return *joined_.group; }
-  model::Collective& collective() { return *joined_.collective; }
+  model::Collective& collective() { return *joined_.collective; }  // of all
+  model::Collective& of_stage() { return joined_.of_stage ? *joined_.of_stage : *joined_.collective; }
   uint32_t rank() const { return group().rank(); }
   uint32_t ranks() const { return group().ranks(); }
   bool leads() const { return rank() == 0; }
-  // The largest limits, and a context, that every rank has memory for.
-  void agree(uint32_t& context, model::Limits& limits);
+  // The largest limits, and a context, that every rank has memory for. `own`: the part of this rank, which may have
+  // neither windows nor states where others have some.
+  void agree(const model::Model& own, uint32_t& context, model::Limits& limits);
 
  private:
   std::unique_ptr<ranks::Children> children_;  // of rank 0, where it has started the others

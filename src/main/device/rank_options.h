@@ -12,12 +12,12 @@ class App;
 namespace heddle {
 
 struct RankOptions {
-  uint32_t cpu_ranks = 0;              // on this machine, started by this process; 0: not asked for
-  std::vector<uint32_t> gpus;          // numbers of the GPUs of this machine, a rank for each; empty: not asked for
-  std::string launcher;                // the program that started all ranks; empty: none
+  uint32_t cpu_ranks = 0;               // on this machine, started by this process; 0: not asked for
+  std::vector<uint32_t> gpus;           // numbers of the GPUs of this machine, a rank for each; empty: not asked for
+  std::string launcher;                 // the program that started all ranks; empty: none
   std::optional<uint32_t> rank, world;  // by hand: the number of this rank, and how many there are
-  std::string leader;                  // HOST:PORT at which rank 0 listens
-  uint32_t pipeline = 1;               // stages of layers
+  std::string leader;                   // HOST:PORT at which rank 0 listens
+  uint32_t pipeline = 1;                // stages of layers
   double join_seconds = 300;
   int socket = -1, memory = -1;  // of a child: descriptors that its parent has opened
 

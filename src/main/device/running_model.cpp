@@ -21,6 +21,8 @@
 #include "model/load.h"
 #include "model/pooled.h"
 #include "model/shard.h"
+#include "model/stages.h"
+#include "ranks/stage.h"
 
 namespace heddle {
 namespace {
@@ -44,7 +46,12 @@ std::string type_of_weights(const formats::Checkpoint& checkpoint) {
 class Opener {
  public:
   Opener(const std::string& path, const DeviceOptions& options, std::ostream* log, uint32_t rows)
-      : path_(path), options_(share_of_rank(options)), log_(log), rows_(rows), wanted_(wanted_device(options)), line_(log) {}
+      : path_(path),
+        options_(share_of_rank(options)),
+        log_(log),
+        rows_(rows),
+        wanted_(wanted_device(options)),
+        line_(log) {}
 
   std::unique_ptr<RunningModel> open() {
     line_.show("loading " + path_);
@@ -288,18 +295,20 @@ class Opener {
     if (asks_for_split(options_))
       throw Error("{}: expected one process, found several ranks",
                   options_.gpu_layers ? "--gpu-layers" : "--cpu-experts");
+    if (options_.mtp && options_.ranks.pipeline > 1)
+      throw Error("--mtp: expected one stage, found --pipeline {}", options_.ranks.pipeline);
     if (options_.ranks.cpu_ranks && wanted_.gpu)
       throw Error("--cpu-ranks: expected --device cpu or auto with it, found {}", options_.device);
   }
   void load_rank(RankGroup& group) {
     cut_for(group);
     const model::Model* draft_here = group.leads() ? draft() : nullptr;  // rank 0 computes the draft alone
-    const Fit fits = fit(running_->own(), options_, rows_ ? rows_ : cpu_rows(options_), usable_on_cpu(options_), nullptr,
-                         draft_here);
+    const Fit fits = fit(running_->own(), options_, rows_ ? rows_ : cpu_rows(options_), usable_on_cpu(options_),
+                         nullptr, draft_here);
     if (fits.context == 0) throw TooLittleMemory("{}", does_not_fit(running_->own(), fits, "", draft_here));
     uint32_t context = fits.context;
     model::Limits limits = fits.limits;
-    group.agree(context, limits);
+    group.agree(running_->own(), context, limits);
     settle(context, limits);
     cut_for(group);
     say_context(fits);
@@ -309,16 +318,25 @@ class Opener {
     running_->backend = group.leads() ? ranks::make_leader(std::move(own), group.group()) : std::move(own);
   }
   void cut_for(RankGroup& group) {
+    const uint32_t stages = options_.ranks.pipeline, each = group.ranks() / stages;
     running_->shard.reset();
-    if (group.ranks() > 1) running_->shard = model::shard_of(running_->model, group.rank(), group.ranks());
+    running_->stage.reset();
+    if (stages > 1)
+      running_->stage =
+          model::stage_of(running_->model, model::stages_of(running_->model, stages)[group.rank() / each]);
+    if (each > 1) running_->shard = model::shard_of(running_->own(), group.rank() % each, each);
   }
   // What computes the part of this rank: on its device, together with the others.
   std::unique_ptr<model::Backend> rank_backend(RankGroup& group) {
     const model::Model& own = running_->own();
-    if (options_.backend == "reference") return cpu::make_reference_rank(own, running_->limits, group.collective());
     cpu::Options with = cpu_options(own);
-    if (group.ranks() > 1) with.ranks = &group.collective();
-    return cpu::make_cpu(own, running_->limits, with);
+    if (running_->shard) with.ranks = &group.of_stage();
+    std::unique_ptr<model::Backend> backend =
+        options_.backend != "reference" ? cpu::make_cpu(own, running_->limits, with)
+        : with.ranks                    ? cpu::make_reference_rank(own, running_->limits, *with.ranks)
+                                        : cpu::make_reference(own, running_->limits);
+    if (!running_->stage) return backend;
+    return ranks::make_stage(own, std::move(backend), group.collective(), {.stages = options_.ranks.pipeline});
   }
 
   // The model, then its draft.

@@ -30,17 +30,18 @@ struct RunningModel {
   std::optional<text::Tokenizer> maybe_tokenizer;  // unset if the file has none
   std::string chat_template, rerank_template;
   model::Limits limits;
-  std::optional<uint32_t> gpu;       // number of the GPU it runs on; unset: the CPU
-  std::optional<SplitChoice> split;  // between the GPU and the CPU; unset: all of it is on one of them
+  std::optional<uint32_t> gpu;        // number of the GPU it runs on; unset: the CPU
+  std::optional<SplitChoice> split;   // between the GPU and the CPU; unset: all of it is on one of them
   std::unique_ptr<RankGroup> group;   // null: this process computes all of it
-  std::optional<model::Model> shard;  // the part of this rank
+  std::optional<model::Model> stage;  // of a pipeline: the layers of this rank's stage
+  std::optional<model::Model> shard;  // of these layers, the part of this rank
   std::unique_ptr<model::Backend> backend;
   std::unique_ptr<RunningModel> draft;  // null: none was asked for; it has no tokenizer
   uint32_t draft_tokens = 0;            // that it proposes at once, or the model's own head
 
-  const text::Tokenizer& tokenizer() const;                         // an Error if there is none
-  const model::Model& own() const { return shard ? *shard : model; }  // what this process computes
-  bool ranks() const;                                               // it is a reranker
+  const text::Tokenizer& tokenizer() const;                                            // an Error if there is none
+  const model::Model& own() const { return shard ? *shard : stage ? *stage : model; }  // what this process computes
+  bool ranks() const;                                                                  // it is a reranker
   bool drafts() const { return draft || model::next_head(model); }  // tokens are proposed by more than the text
   void set_draft(engine::EngineOptions& to) const;
 };

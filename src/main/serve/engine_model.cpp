@@ -44,7 +44,7 @@ DeviceFacts device_facts(const auto& facts) {
   if (running.gpu) gpu.emplace(*running.gpu);
   const auto memory = [&](const RunningModel& of) {
     if (of.split) return of.split->on_gpu;
-    return memory_for(of.model, facts.options.device, of.limits, gpu ? &gpu->info() : nullptr);
+    return memory_for(of.own(), facts.options.device, of.limits, gpu ? &gpu->info() : nullptr);
   };
   DeviceFacts device{gpu ? fmt::format("cuda:{} {}", *running.gpu, gpu->info().name) : "cpu", memory(running), {}};
   if (running.draft) device.draft = memory(*running.draft);
@@ -94,6 +94,7 @@ std::string serve_lines(const auto& facts) {
                            parameters(running.model) / 1e6, file_of(facts.model)));
   row("device", fmt::format("{}, {}", device.name, running.backend->describe()));
   if (running.split) row("split", running.split->text);
+  if (running.group) row("ranks", fmt::format("{}; device and memory are those of rank 0", running.group->ranks()));
   row("context", fmt::format("{} tokens", facts.context));
   row("KV cache",
       fmt::format("{} tokens{}, {}, {}", facts.kv_tokens(),
@@ -139,6 +140,7 @@ std::string serve_config(const auto& facts) {
       {"device", device.name},
       {"split", running.split ? nlohmann::ordered_json(running.split->text) : nlohmann::ordered_json()},
       {"backend", running.backend->describe()},
+      {"ranks", running.group ? running.group->ranks() : 1},
       {"threads", running.gpu && !running.split ? 0
                   : options.device.threads      ? options.device.threads
                                                 : hardware_threads()},
@@ -198,6 +200,7 @@ EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& devic
     engine::EngineOptions with = engine_options(options.engine);
     with.max_waiting = options.max_queue;
     with.kv_observer = observer;
+    if (running_->group) with.ranks = running_->group->ranks();
     running_->set_draft(with);
     engine_.emplace(running_->model, *running_->backend, running_->limits, with);
     thread_.emplace(*engine_);
@@ -231,6 +234,8 @@ server::Served EngineModel::served() {
           .token_types = model::token_types(running_->model),
           .state_width = running_->model.width};
 }
+
+std::string EngineModel::fault() const { return running_->group ? running_->group->group().alarm().why() : ""; }
 
 std::string EngineModel::lines() const {
   std::string lines = serve_lines(facts());

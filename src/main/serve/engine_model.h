@@ -20,6 +20,7 @@ class EngineModel : public server::LoadedModel {
               const std::string& name, std::ostream* log, engine::KvObserver* observer);
 
   server::Served served() override;
+  std::string fault() const;  // why its ranks cannot go on; empty: they can, or it has none
   std::string lines() const;  // for people, without a line break at the end
   double load_seconds() const { return load_seconds_; }
 

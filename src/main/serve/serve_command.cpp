@@ -127,6 +127,14 @@ void expect_different_names(const std::vector<server::Loadable>& all) {
       throw Error("expected models with different names, found two that are called {}", in_quotes(one.card.name));
 }
 
+// Of all models.
+DeviceOptions serving_device(const ServeOptions& options) {
+  DeviceOptions device = options.device;
+  device.cache_tokens = options.kv_tokens;
+  device.many = true;
+  return device;
+}
+
 // Members are destroyed in reverse order: the listener goes before what its handlers use.
 class Server {
  public:
@@ -190,14 +198,6 @@ class Server {
     return with;
   }
 
-  // Of all models.
-  DeviceOptions device_options() const {
-    DeviceOptions device = options_.device;
-    device.cache_tokens = options_.kv_tokens;
-    device.many = true;
-    return device;
-  }
-
   void publish_events() {
     events_.emplace(event_options(options_.events, [this](std::string line) { messages_.write(std::move(line)); }));
     err_ << fmt::format("{:<10} {} {}{}\n", "KV events", server::listens_on(options_.events.endpoint) ? "at" : "to",
@@ -209,7 +209,7 @@ class Server {
 
   void serve_one() {
     const ServedName& model = models_.front();
-    model_ = std::make_unique<EngineModel>(options_, device_options(), model.model, model.name, &err_, kv_observer());
+    model_ = std::make_unique<EngineModel>(options_, serving_device(options_), model.model, model.name, &err_, kv_observer());
     service_.serve(model_->served(), model.others);
     say_ready(model_->lines(), fmt::format("after {:.2f} s: ", model_->load_seconds()));
   }
@@ -256,7 +256,7 @@ class Server {
   // A model beside others, within the memory that these leave.
   std::unique_ptr<server::LoadedModel> load(const std::string& model, const std::string& name,
                                             const std::vector<server::ModelFacts>& loaded) {
-    DeviceOptions device = device_options();
+    DeviceOptions device = serving_device(options_);
     device.beside_others = !loaded.empty();
     device.shares = uint32_t(std::max<size_t>(1, max_loaded() - std::min<size_t>(max_loaded(), loaded.size())));
     uint64_t cpu = 0, gpu = 0;  // that others have
@@ -339,19 +339,25 @@ class Server {
 
   void wait() {
     std::unique_lock lock(mutex_);
-    while (!stops_ && service_.fault().empty()) changed_.wait_for(lock, std::chrono::milliseconds(500));
+    while (!stops_ && fault().empty()) changed_.wait_for(lock, std::chrono::milliseconds(500));
+  }
+
+  // Ranks may be lost while no request runs.
+  std::string fault() const {
+    const std::string of_requests = service_.fault();
+    return of_requests.empty() && model_ ? model_->fault() : of_requests;
   }
 
   // Finishes running requests, for --drain-seconds.
   int end() {
-    const std::string fault = service_.fault();
+    const std::string fault = this->fault();
     if (!fault.empty()) messages_.write("the device failed: " + fault);
     if (fault.empty() && options_.drain_delay > 0) {
       messages_.write(
           fmt::format("stopping: not ready any more, requests are accepted for {} s", options_.drain_delay));
       service_.retire();
       http_.retire();
-      soon(options_.drain_delay, [this] { return !service_.fault().empty(); });
+      soon(options_.drain_delay, [this] { return !this->fault().empty(); });
     }
     messages_.write(fmt::format("stopping: {} requests running, up to {} s for them", service_.in_progress(),
                                 options_.drain_seconds));
@@ -421,6 +427,7 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
   option("--cors", options->cors_origin, "Origin whose pages may use the API from a browser; *: all", "ORIGIN");
   describe_device(*command, options->device);
   describe_draft(*command, options->device);
+  describe_ranks(*command, options->device.ranks);
   option("--kv-tokens", options->kv_tokens,
          "Tokens of the KV cache, shared by all requests; 0: on a GPU the free memory, on the CPU 8 contexts or a "
          "quarter of the free memory",
@@ -471,6 +478,12 @@ int serve(const ServeOptions& options, std::ostream& out, std::ostream& err) {
   names.push_back(options.device.draft);
   for (const std::string& name : names)
     if (name != own_model_name && store::find_remote_name(name)) find_model(name);
+  if (options.device.ranks.asked()) {
+    if (served_names(options).size() != 1 || !options.keep_alive.empty())
+      throw Error("several ranks serve one model, which stays in memory: expected one, and no --keep-alive");
+    if (follows(options.device))
+      return follow_ranks(options.models.front(), serving_device(options), err, options.engine.rows);
+  }
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the log that goes away does not stop the server
   err.tie(nullptr);               // or a message would wait for the reader of standard output
