@@ -49,8 +49,9 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
       options_(with_clock(std::move(options))),
       context_(largest_text(model, limits)),
       store_(options_.store),
+      beyond_(beyond_cache()),
       cache_(limits, limits.window_blocks ? model::windows_of(model) : model::Windows(),
-             options_.prefix_cache && model::is_causal(model), beyond_cache(), options_.kv_observer),
+             options_.prefix_cache && model::is_causal(model), beyond_, options_.kv_observer),
       draft_(options_.draft ? make_draft(model, options_) : make_head_draft()),
       schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
                 !model::is_causal(model)) {
@@ -127,6 +128,8 @@ void Engine::State::expect_possible(const Request& request) const {
       throw InvalidRequest("rank", "{}", error.what());
     }
   }
+  if ((request.offers || request.source) && !store_)
+    throw InvalidRequest("kv_transfer_params", "kv_transfer_params: this engine keeps its KV cache to itself");
   if (request.constraint) expect_constrainable(request);
   try {
     validate(request.sampling, model_.vocabulary);
@@ -216,12 +219,32 @@ bool Engine::State::fetch_prompt(Sequence& s) {
   if (!store_) return false;
   s.long_text = model_.short_text && s.known() > model_.short_text;
   cache_.release(s);  // it has no blocks: this sets where its text begins
-  std::vector<KvKey> keys = cache_.wanted_elsewhere(s);
+  const std::shared_ptr<KvSource>& source = s.task.request.source;
+  std::vector<KvKey> keys = source ? cache_.wanted_of_prompt(s) : cache_.wanted_elsewhere(s);
   if (keys.empty()) return false;
-  s.task.fetch = store_->fetch(std::move(keys), nullptr);
+  s.task.fetch = source ? store_->fetch(std::move(keys), s.long_text ? beyond_.long_root : beyond_.root, source)
+                        : store_->fetch(std::move(keys));
   s.task.fetching_since = now();
   fetching_.push_back(s.task.id);
   return true;
+}
+
+// What does not fit into the store's memory is left out: the other process computes it.
+std::shared_ptr<const KvOffer> Engine::State::offer_of(const Sequence& s) {
+  auto offer = std::make_shared<KvOffer>();
+  offer->root = s.long_text ? beyond_.long_root : beyond_.root;
+  std::vector<KvCache::Kept> unread;
+  for (const KvCache::Kept& kept : cache_.kept_of_prompt(s)) {
+    if (const KvBytes bytes = store_->find(kept.key))
+      offer->parts.emplace_back(kept.key, bytes);
+    else
+      unread.push_back(kept);
+  }
+  try {
+    read_kept(unread, [&](const KvKey& key, const KvBytes& bytes) { offer->parts.emplace_back(key, bytes); });
+  } catch (const std::exception&) {  // of the device: the next batch will say so
+  }
+  return offer;
 }
 
 void Engine::State::end_fetches() {
@@ -295,6 +318,9 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   Task& task = s.task;
   const uint32_t cached = s.cached_tokens;
   const uint32_t known_prompt = s.generated > 0 ? task.prompt_tokens() : std::min(s.computed, task.prompt_tokens());
+  const bool is_whole = finish_reason != FinishReason::failed && finish_reason != FinishReason::cancelled;
+  const auto offer =
+      task.request.offers && store_ && s.index == 0 && is_whole ? offer_of(s) : std::shared_ptr<const KvOffer>();
   cache_.release(s);
   if (draft_) draft_->release(s);
   if (--task.open == 0) finished_.push_back(task.id);
@@ -316,7 +342,8 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
               .embedding = computed && task.request.embed ? task.results.embedding() : std::vector<float>(),
               .rank_score = computed && task.request.rank ? model::rank_score(task.results.labels()) : 0,
               .timing = timing,
-              .steps = s.steps});
+              .steps = s.steps,
+              .offer = offer});
 }
 
 // After each step, and before the end of a completion is told, so that its receiver finds the gauges without it.

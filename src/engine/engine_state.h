@@ -44,6 +44,7 @@ class Engine::State {
 
   // engine.cpp: waiting for a store
   bool fetch_prompt(Sequence& s);
+  std::shared_ptr<const KvOffer> offer_of(const Sequence& s);
   void end_fetches();
 
   // engine.cpp: how completions end
@@ -98,7 +99,8 @@ class Engine::State {
   const model::Limits limits_;
   EngineOptions options_;
   const uint32_t context_;
-  KvStore* const store_;        // null: there is none
+  KvStore* const store_;  // null: there is none
+  const BeyondCache beyond_;
   Pace pace_, following_pace_;  // of batches, and of those that follow one another
   KvCache cache_;
   uint64_t batch_number_ = 0;     // of the last one that was launched by a plan

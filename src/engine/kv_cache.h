@@ -217,6 +217,8 @@ class KvCache {
   //
   // What a sequence that waits could begin with, but is elsewhere.
   std::vector<KvKey> wanted_elsewhere(const Sequence& s) const;
+  // The same, if another process has all of its text: what is neither in the cache nor in memory.
+  std::vector<KvKey> wanted_of_prompt(const Sequence& s) const;
   // For a sequence that is being admitted, behind reuse_blocks(): what the store has in memory of its text. There is
   // room for all its known tokens.
   void restore(Sequence& s);
@@ -227,6 +229,8 @@ class KvCache {
   };
   // What was evicted: to be read before copies are made, and before the next batch.
   std::vector<Kept> take_evicted() { return std::exchange(evicted_, {}); }
+  // What another process needs to go on with its prompt.
+  std::vector<Kept> kept_of_prompt(const Sequence& s) const;
   // Of what was computed and is not in a store that lasts, the next; about `count`. Empty: there is no more.
   std::vector<Kept> next_unsaved(size_t count);
 

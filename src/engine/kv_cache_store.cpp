@@ -128,6 +128,50 @@ std::vector<KvKey> KvCache::wanted_elsewhere(const Sequence& s) const {
   return keys;
 }
 
+std::vector<KvKey> KvCache::wanted_of_prompt(const Sequence& s) const {
+  std::vector<KvKey> keys;
+  if (!beyond_.store || !shares(s)) return keys;
+  const uint32_t count = s.next_wanted() / block_tokens_;
+  const uint32_t first_seen = has_windows() ? first_block_seen(count * block_tokens_) : 0;
+  const auto add = [&](KvPart part, uint32_t block) {
+    const KvKey key{part, text_of(s, block)};
+    if (beyond_.store->where(key) != KvStore::Where::memory) keys.push_back(key);
+  };
+  KvBlocks::Prefix prefix = s.prefix;
+  bool in_cache = true;
+  for (uint32_t block = s.published; block < count; ++block) {
+    const auto found = in_cache ? blocks_.find(prefix, tokens_of(s, block)) : std::nullopt;
+    in_cache = found.has_value();
+    if (found) prefix = found->prefix;
+    if (!found) add(KvPart::block, block);
+    if (has_windows() && (block >= first_seen || has_states())) add(KvPart::window, block);
+    if (has_states()) add(KvPart::state, block);  // the other has few, and it is not known where
+  }
+  return keys;
+}
+
+std::vector<KvCache::Kept> KvCache::kept_of_prompt(const Sequence& s) const {
+  std::vector<Kept> kept;
+  const uint32_t last = s.task.prompt_tokens() - 1;  // is computed by the other, for its logits
+  const uint32_t count = std::min(s.published, last / block_tokens_);
+  const auto slot_after = [&](uint32_t block) {
+    return has_states() ? slots_.find(blocks_.prefix_of(s.blocks[block])) : StateSlots::none;
+  };
+  uint32_t end = count;  // where the other can begin
+  while (has_states() && end > 0 && slot_after(end - 1) == StateSlots::none) --end;
+  const uint32_t first_seen = has_windows() ? first_block_seen(end * block_tokens_) : 0;
+  for (uint32_t block = 0; block < end; ++block) {
+    const TextHash& text = text_of(s, block);
+    const auto add = [&](KvPart part, uint32_t index) { kept.push_back({{part, index}, {part, text}}); };
+    add(KvPart::block, s.blocks[block]);
+    const uint32_t window = has_windows() ? windows_.of(s.blocks[block]) : WindowBlocks::none;
+    if (block >= first_seen && window != WindowBlocks::none) add(KvPart::window, window);
+  }
+  if (has_states() && end > 0)
+    kept.push_back({{KvPart::state, slot_after(end - 1)}, {KvPart::state, text_of(s, end - 1)}});
+  return kept;
+}
+
 void KvCache::restore(Sequence& s) {
   if (!beyond_.store || !shares(s)) return;
   check(s.computed == s.published * block_tokens_ && s.blocks.size() == s.published, "whole blocks, and no others");

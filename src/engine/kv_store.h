@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "model/backend.h"
@@ -57,8 +59,9 @@ class KvSource {
  public:
   virtual ~KvSource() = default;
   // Called on a thread of a store, which may wait. For each part that is there: room(key, bytes) says where to put it,
-  // an empty span if it is not wanted; then arrived(key). Throws an Error where that fails.
-  virtual void fetch(std::span<const KvKey> keys,
+  // an empty span if it is not wanted; then arrived(key). Throws an Error where that fails, and where the process has
+  // another `root`, that of an empty text.
+  virtual void fetch(const TextHash& root, std::span<const KvKey> keys,
                      const std::function<std::span<uint8_t>(const KvKey&, uint64_t bytes)>& room,
                      const std::function<void(const KvKey&)>& arrived) = 0;
 };
@@ -86,9 +89,33 @@ class KvStore {
   virtual bool can_save() const { return false; }  // false: much waits to be written
   virtual void save(const KvKey&, KvBytes) {}
 
-  // From what the store has elsewhere, or from a source.
-  virtual std::unique_ptr<KvFetch> fetch(std::vector<KvKey> keys, std::shared_ptr<KvSource> source) = 0;
+  virtual std::unique_ptr<KvFetch> fetch(std::vector<KvKey> keys) = 0;  // from elsewhere
+  virtual std::unique_ptr<KvFetch> fetch(std::vector<KvKey> keys, const TextHash& root,
+                                         std::shared_ptr<KvSource> source) = 0;
   virtual KvStoreMetrics metrics() const = 0;
+};
+
+// What an engine has computed of a prompt, for another process.
+struct KvOffer {
+  TextHash root;  // of an empty text
+  std::vector<std::pair<KvKey, KvBytes>> parts;
+  size_t blocks() const {
+    size_t count = 0;
+    for (const auto& [key, bytes] : parts) count += key.part == model::KvPart::block;
+    return count;
+  }
+};
+// How another process finds it.
+struct KvAddress {
+  std::string engine, host, request;  // request: names the offer
+  uint16_t port = 0;
+};
+// Between processes of which one computes prompts and the other goes on with them. Called from any thread.
+class KvTransfer {
+ public:
+  virtual ~KvTransfer() = default;
+  virtual KvAddress offer(KvOffer offer) = 0;  // until it was fetched, or for a while
+  virtual std::shared_ptr<KvSource> source(const KvAddress& address) = 0;
 };
 
 }  // namespace heddle::engine

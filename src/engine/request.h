@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/kv_store.h"
 #include "engine/sampling/sampler.h"
 
 namespace heddle::grammar {
@@ -69,6 +70,10 @@ struct Request {
   // Token types (segments) of the prompt, one per token; empty: the first for all.
   std::vector<uint32_t> types;
   bool trace = false;  // the last event has Event::steps
+  // Of an engine with a store. `offers`: the last event of the first completion has Event::offer. `source`: where the
+  // KV of its prompt is, null: nowhere else.
+  bool offers = false;
+  std::shared_ptr<KvSource> source = nullptr;
 
   bool generates() const { return max_tokens > 0 && !embed && !rank; }  // more than the prompt is wanted
 };
@@ -127,6 +132,7 @@ struct Event {
   float rank_score = 0;                                // at the end, if Request::rank is set: from 0 to 1
   Timing timing;                                       // at the end
   std::shared_ptr<const std::vector<StepTime>> steps;  // at the end, if Request::trace is set
+  std::shared_ptr<const KvOffer> offer = nullptr;      // at the end, if Request::offers is set and it was not cut off
 };
 using OnEvent = std::function<void(const Event&)>;
 

@@ -58,6 +58,8 @@ PartHeader part_header(const KvKey& key, std::span<const uint8_t> bytes) {
   return header;
 }
 
+uint64_t declared_bytes(const PartHeader& header) { return get<uint64_t>(header, size_at) + part_header_bytes; }
+
 PartFile read_part_header(std::span<const uint8_t> header, uint64_t file_bytes) {
   if (header.size() < part_header_bytes || file_bytes < part_header_bytes)
     throw Error("expected a header of {} bytes, the file has {}", part_header_bytes, file_bytes);

@@ -22,6 +22,7 @@ struct PartFile {
   uint64_t bytes = 0;  // behind the header
   Checksum checksum;
 };
+uint64_t declared_bytes(const PartHeader& header);  // of all: the header and what it says is behind it
 // Throws an Error unless it is the header of a file of this length.
 PartFile read_part_header(std::span<const uint8_t> header, uint64_t file_bytes);
 // The part, whole and as it was written; otherwise an Error says what was found.

@@ -127,21 +127,25 @@ void TieredStore::write_later(const KvKey& key, const KvBytes& bytes) {
   });
 }
 
-std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys, std::shared_ptr<engine::KvSource> source) {
+std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys) {
   auto fetched = std::make_shared<Fetched>();
   fetched->keys = std::move(keys);
-  if (source) {
-    receivers_.add([this, fetched, source] {
-      receive(*fetched, *source);
-      fetched->done = true;
-    });
-  } else {
-    reader_.add([this, fetched] {
-      for (const KvKey& key : fetched->keys)
-        if (!fetched->abandoned) load(*fetched, key);
-      fetched->done = true;
-    });
-  }
+  reader_.add([this, fetched] {
+    for (const KvKey& key : fetched->keys)
+      if (!fetched->abandoned) load(*fetched, key);
+    fetched->done = true;
+  });
+  return std::make_unique<Fetch>(fetched);
+}
+
+std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys, const engine::TextHash& root,
+                                                    std::shared_ptr<engine::KvSource> source) {
+  auto fetched = std::make_shared<Fetched>();
+  fetched->keys = std::move(keys);
+  receivers_.add([this, fetched, root, source = std::move(source)] {
+    receive(*fetched, root, *source);
+    fetched->done = true;
+  });
   return std::make_unique<Fetch>(fetched);
 }
 
@@ -161,7 +165,7 @@ void TieredStore::load(Fetched& fetched, const KvKey& key) {
   fetched.hold(find_locked(key));
 }
 
-void TieredStore::receive(Fetched& fetched, engine::KvSource& source) {
+void TieredStore::receive(Fetched& fetched, const engine::TextHash& root, engine::KvSource& source) {
   std::unordered_map<KvKey, KvBytes, engine::HashOfKvKey> coming;
   const auto room = [&](const KvKey& key, uint64_t bytes) -> std::span<uint8_t> {
     if (fetched.abandoned) throw Error("its request has ended");
@@ -175,7 +179,7 @@ void TieredStore::receive(Fetched& fetched, engine::KvSource& source) {
     coming.erase(key);
   };
   try {
-    source.fetch(fetched.keys, room, arrived);
+    source.fetch(root, fetched.keys, room, arrived);
   } catch (const std::exception& error) {
     if (!fetched.abandoned) failed(error.what());
   }

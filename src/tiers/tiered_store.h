@@ -30,7 +30,8 @@ class TieredStore : public engine::KvStore {
   bool lasts() const override { return disk_ != nullptr; }
   bool can_save() const override;
   void save(const engine::KvKey& key, engine::KvBytes bytes) override;
-  std::unique_ptr<engine::KvFetch> fetch(std::vector<engine::KvKey> keys,
+  std::unique_ptr<engine::KvFetch> fetch(std::vector<engine::KvKey> keys) override;
+  std::unique_ptr<engine::KvFetch> fetch(std::vector<engine::KvKey> keys, const engine::TextHash& root,
                                          std::shared_ptr<engine::KvSource> source) override;
   engine::KvStoreMetrics metrics() const override;
 
@@ -47,7 +48,7 @@ class TieredStore : public engine::KvStore {
   void insert_locked(const engine::KvKey& key, const engine::KvBytes& bytes);
   void write_later(const engine::KvKey& key, const engine::KvBytes& bytes);
   void load(Fetched& fetched, const engine::KvKey& key);
-  void receive(Fetched& fetched, engine::KvSource& source);
+  void receive(Fetched& fetched, const engine::TextHash& root, engine::KvSource& source);
   void failed(const std::string& what);
 
   const uint64_t capacity_;

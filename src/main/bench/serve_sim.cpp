@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "engine/engine.h"
 #include "main/bench/html_report.h"
@@ -259,6 +260,13 @@ nlohmann::ordered_json figures(const Traffic& traffic, const BenchServeOptions& 
       {"rows_per_step", {{"mean", metrics.step_rows.mean()}, {"max", metrics.step_rows.largest()}}},
       {"kv_blocks", {{"max_in_use", traffic.max_blocks_in_use}, {"all", metrics.blocks_all}}},
       {"preemptions", metrics.preemptions},
+      {"kv_store",
+       {{"restored", metrics.restored},
+        {"host", {{"parts", metrics.store.memory_parts}, {"bytes", metrics.store.memory_bytes}}},
+        {"disk", {{"parts", metrics.store.disk_parts}, {"bytes", metrics.store.disk_bytes}}},
+        {"loaded", metrics.store.loaded},
+        {"dropped", metrics.store.dropped},
+        {"failures", metrics.store.failures}}},
       {"state_slots",
        {{"all", metrics.slots_all},
         {"snapshots_taken", metrics.snapshots_taken},
@@ -318,6 +326,11 @@ void print(const nlohmann::ordered_json& json, const BenchServeOptions& options,
     row("states", fmt::format("{} slots; {} snapshots taken, {} found, {} dropped", count(states["all"]),
                               count(states["snapshots_taken"]), count(states["snapshots_found"]),
                               count(states["snapshots_dropped"])));
+  if (const auto& store = json["kv_store"]; options.engine.kv.host_bytes())
+    row("KV store",
+        fmt::format("{} blocks and states given back, {} of them from the disk; {} in memory, {} on disk",
+                    count(store["restored"]), count(store["loaded"]), bytes_text(number(store["host"]["bytes"])),
+                    bytes_text(number(store["disk"]["bytes"]))));
   const auto& speculation = json["speculation"];
   row("speculation", fmt::format("{}: {} proposed, {} accepted ({:.0f} %)", options.engine.speculation,
                                  count(speculation["proposed"]), count(speculation["accepted"]),
@@ -369,6 +382,9 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
   const uint64_t cache = options.cache_tokens ? options.cache_tokens : enough_cache(wanted, options.at_once);
   device.cache_tokens = uint32_t(std::min<uint64_t>(cache, INT32_MAX));
   device.at_once = std::max(1u, options.at_once);
+  leave_room_for_store(options.engine.kv, device);
+  const auto store =
+      make_store(options.engine.kv, [&err](const std::string& what) { err << "warning: KV store: " + what + "\n"; });
   const auto start = Clock::now();
   const auto running = open_running(options.model, device, &err, options.engine.rows);
   const double loading = seconds_since(start);
@@ -379,6 +395,8 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
         running->model.name, running->model.context, longest(wanted));
 
   running->set_draft(with);
+  with.store = store.get();
+  if (store) with.store_identity = store_identity(options.model, *running);
   engine::Engine engine(running->model, *running->backend, running->limits, with);
   const std::vector<Arrival> arrivals = make_traffic(wanted, running->model.vocabulary);
   const uint64_t tokens = uint64_t(running->limits.kv_blocks) * running->limits.block_tokens;
@@ -390,6 +408,7 @@ void bench_serve(const BenchServeOptions& options, std::ostream& out, std::ostre
   nlohmann::ordered_json json{
       {"model", running->model.name}, {"backend", running->backend->describe()}, {"kv_tokens", tokens}};
   json.update(figures(traffic, options));
+  if (store) save_all(engine, *store);
   report.write(fmt::format("heddle bench serve-sim {}", running->model.name), json);
   if (options.json)
     out << json.dump(2) << '\n';

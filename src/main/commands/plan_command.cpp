@@ -11,6 +11,7 @@
 #include "main/device/device_memory.h"
 #include "main/device/open_model.h"
 #include "main/device/split_choice.h"
+#include "main/serve/kv_tiers.h"
 #include "model/load.h"
 
 namespace heddle {
@@ -21,6 +22,7 @@ struct PlanOptions {
   uint32_t rows = 0;  // maximum tokens in a batch; 0: the default of each device
   bool json = false;
   DeviceOptions device;
+  KvTierChoices kv;
 };
 
 constexpr uint32_t max_context = 1 << 30;  // tokens; more are not looked for
@@ -144,7 +146,7 @@ TokenBytes token_bytes(const model::Model& model, model::KvFormat kv) {
   return bytes;
 }
 
-void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
+void print_plan_json(const Plan& plan, model::KvFormat kv, uint64_t kv_host, std::ostream& out) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Device& d : plan.devices) {
     list.push_back({{"device", d.name},
@@ -178,6 +180,7 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
                               {"kv_bytes_per_token", token_bytes(plan.model, kv).all},
                               {"kv_window", model::windows_of(plan.model).longest()},
                               {"kv_window_bytes_per_token", token_bytes(plan.model, kv).windows},
+                              {"kv_host_bytes", kv_host},
                               {"devices", list}};
   if (!plan.no_gpu.empty()) json["no_gpu"] = plan.no_gpu;
   out << json.dump(2) << '\n';
@@ -187,7 +190,7 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, std::ostream& out) {
 bool print_plan(const PlanOptions& options, std::ostream& out) {
   const Plan plan(options);
   if (options.json) {
-    print_plan_json(plan, options.device.kv, out);
+    print_plan_json(plan, options.device.kv, options.kv.host, out);
   } else {
     const TokenBytes bytes = token_bytes(plan.model, options.device.kv);
     out << fmt::format("{}: context of {} tokens ({}), KV cache in {}, {} bytes a token{}\n", plan.model.name,
@@ -198,6 +201,9 @@ bool print_plan(const PlanOptions& options, std::ostream& out) {
                                                    model::windows_of(plan.model).longest())
                                      : "");
     print_plan_table(plan.devices, out);
+    if (options.kv.host)
+      out << fmt::format("KV store: {} of this machine's memory, which are not free above\n",
+                         bytes_text(double(options.kv.host)));
     if (!plan.no_gpu.empty()) out << fmt::format("no GPU: {}\n", plan.no_gpu);
   }
   return std::any_of(plan.devices.begin(), plan.devices.end(), [](const Device& d) { return d.runs(); });
@@ -213,8 +219,12 @@ void describe_plan(CLI::App& program, std::ostream& out, int& status) {
       ->type_name("N");
   describe_json(*command, options->json);
   describe_device(*command, options->device);
+  describe_kv_host(*command, options->kv);
   command->add_flag("--mtp", options->device.mtp, "With the model's own head for multi-token prediction");
-  command->callback([options, &out, &status] { status = print_plan(*options, out) ? 0 : 1; });
+  command->callback([options, &out, &status] {
+    leave_room_for_store(options->kv, options->device);
+    status = print_plan(*options, out) ? 0 : 1;
+  });
 }
 
 }  // namespace heddle

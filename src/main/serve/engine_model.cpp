@@ -100,6 +100,9 @@ std::string serve_lines(const auto& facts) {
       fmt::format("{} tokens{}, {}, {}", facts.kv_tokens(),
                   facts.window_tokens() ? fmt::format(" ({} in layers with a window)", facts.window_tokens()) : "",
                   bytes(device.memory.kv), name_of(running.limits.kv)));
+  if (const KvTierChoices& tiers = facts.options.engine.kv; tiers.host_bytes())
+    row("KV store", fmt::format("{} of the system's memory{}", bytes(tiers.host_bytes()),
+                                tiers.disk.empty() ? "" : ", and on disk: " + tiers.disk));
   row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
                             bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
   if (device.draft)
@@ -151,7 +154,10 @@ std::string serve_config(const auto& facts) {
         {"tokens", facts.kv_tokens()},
         {"window_tokens", facts.window_tokens()},
         {"block_tokens", running.limits.block_tokens},
-        {"bytes", device.memory.kv}}},
+        {"bytes", device.memory.kv},
+        {"host_bytes", options.engine.kv.host_bytes()},
+        {"disk", options.engine.kv.disk},
+        {"transfer", options.engine.kv.transfer}}},
       {"rows", running.limits.rows},
       {"limits",
        {{"max_queue", options.max_queue},
@@ -192,16 +198,20 @@ std::string serve_config(const auto& facts) {
 }  // namespace
 
 EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& device, const std::string& model,
-                         const std::string& name, std::ostream* log, engine::KvObserver* observer)
-    : options_(options), model_(model) {
+                         const std::string& name, std::ostream* log, const Beyond& beyond)
+    : options_(options), model_(model), beyond_(beyond) {
   const auto start = Clock::now();
   try {
     running_ = open_running(model, device, log, options.engine.rows);
     engine::EngineOptions with = engine_options(options.engine);
     with.max_waiting = options.max_queue;
-    with.kv_observer = observer;
+    with.kv_observer = beyond_.observer;
     if (running_->group) with.ranks = running_->group->ranks();
     running_->set_draft(with);
+    if (beyond_.store && model::is_causal(running_->model)) {
+      with.store = beyond_.store;
+      with.store_identity = store_identity(model, *running_);
+    }
     engine_.emplace(running_->model, *running_->backend, running_->limits, with);
     thread_.emplace(*engine_);
   } catch (const std::bad_alloc&) {
@@ -210,6 +220,11 @@ EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& devic
   }
   name_ = name.empty() ? running_->model.name : name;
   load_seconds_ = seconds_since(start);
+}
+
+EngineModel::~EngineModel() {
+  thread_.reset();
+  if (engine_ && beyond_.store) save_all(*engine_, *beyond_.store);
 }
 
 EngineModel::Facts EngineModel::facts() const {
@@ -232,7 +247,8 @@ server::Served EngineModel::served() {
           .config = serve_config(facts()),
           .rerank_template = running_->rerank_template,
           .token_types = model::token_types(running_->model),
-          .state_width = running_->model.width};
+          .state_width = running_->model.width,
+          .transfer = model::is_causal(running_->model) ? beyond_.transfer : nullptr};
 }
 
 std::string EngineModel::fault() const { return running_->group ? running_->group->group().alarm().why() : ""; }

@@ -15,9 +15,16 @@ namespace heddle {
 class EngineModel : public server::LoadedModel {
  public:
   // `model`: as the command line has it; `name`: in the API, or empty for that of the model. Throws an Error if it
-  // cannot be loaded. `options`, and `observer` of its KV cache unless that is null, must outlive this.
+  // cannot be loaded. `options` must outlive this, and so must what is beyond its KV cache, of
+  // which all may be null.
+  struct Beyond {
+    tiers::TieredStore* store = nullptr;
+    engine::KvTransfer* transfer = nullptr;  // to other processes; null: there is none
+    engine::KvObserver* observer = nullptr;  // of its KV cache; null: there is none
+  };
   EngineModel(const ServeOptions& options, const DeviceOptions& device, const std::string& model,
-              const std::string& name, std::ostream* log, engine::KvObserver* observer);
+              const std::string& name, std::ostream* log, const Beyond& beyond);
+  ~EngineModel() override;
 
   server::Served served() override;
   std::string fault() const;  // why its ranks cannot go on; empty: they can, or it has none
@@ -31,6 +38,7 @@ class EngineModel : public server::LoadedModel {
   const ServeOptions& options_;
   const std::string model_;
   std::string name_;
+  const Beyond beyond_;
   std::unique_ptr<RunningModel> running_;
   std::optional<engine::Engine> engine_;
   std::optional<engine::EngineThread> thread_;

@@ -27,6 +27,7 @@ void describe_engine(CLI::App& command, EngineChoices& choices) {
   option("--max-stall-ms", choices.max_stall, "Longest pause that prompts may cause in running streams", "MS");
   command.add_flag("--no-prefix-cache", choices.no_prefix_cache, "Do not reuse the KV cache of equal prompt prefixes");
   option("--speculate", choices.speculation, "Speculative decoding: auto (while it pays), on or off", "WHEN");
+  describe_kv_tiers(command, choices.kv);
   option("--rows", choices.rows, "Maximum tokens in a batch; 0: 512 on the CPU, 2048 on a GPU", "N");
 }
 
@@ -34,6 +35,8 @@ engine::EngineOptions engine_options(const EngineChoices& choices) {
   if (!(choices.max_stall > 0) || choices.max_stall > longest_stall)
     throw Error("--max-stall-ms: expected more than 0 and at most {:g} milliseconds, found {}", longest_stall,
                 choices.max_stall);
+  if (choices.no_prefix_cache && choices.kv.host_bytes())
+    throw Error("{}: expected a prefix cache, found --no-prefix-cache", choices.kv.host ? "--kv-host" : "--kv-disk");
   if (choices.rows == 1) throw Error("--rows: expected at least 2, found 1");
   return {.max_stall = choices.max_stall / 1000,
           .prefix_cache = !choices.no_prefix_cache,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "main/serve/kv_tiers.h"
 
 namespace CLI {
 class App;
@@ -16,6 +17,7 @@ struct EngineChoices {
   bool no_prefix_cache = false;
   std::string speculation = "auto";
   uint32_t rows = 0;  // maximum tokens in a batch; 0: the default of the device
+  KvTierChoices kv;
 };
 void describe_engine(CLI::App& command, EngineChoices& choices);
 

@@ -132,6 +132,7 @@ DeviceOptions serving_device(const ServeOptions& options) {
   DeviceOptions device = options.device;
   device.cache_tokens = options.kv_tokens;
   device.many = true;
+  leave_room_for_store(options.engine.kv, device);
   return device;
 }
 
@@ -146,7 +147,10 @@ class Server {
         messages_(err, max_messages, &stuck),
         log_(out, max_log_lines, &stuck),
         models_(served_names(options)),
-        cpu_memory_(usable_on_cpu(options.device)),
+        store_(make_store(options.engine.kv, [this](const std::string& what) { on_store_failure(what); })),
+        transfer_(make_transfer(options.engine.kv)),
+        device_(serving_device(options)),
+        cpu_memory_(usable_on_cpu(device_)),
         service_(service_options()),
         http_(listening(), [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
           service_.handle(std::move(request), std::move(responder));
@@ -155,6 +159,7 @@ class Server {
   int run() {
     check_events(options_.events, models_.size(), !options_.engine.no_prefix_cache);
     err_ << fmt::format("{:<10} {}\n", "listening", http_.address()) << std::flush;
+    if (transfer_) err_ << fmt::format("{:<10} {}\n", "transfers", transfer_->address()) << std::flush;
     if (!is_loopback(options_.host) && options_.api_keys.empty() && options_.api_key_file.empty())
       err_ << "warning: " << options_.host
            << " may be reached from other machines, and there is no --api-key: anyone who reaches it may use it"
@@ -205,11 +210,10 @@ class Server {
                         options_.events.replay.empty() ? "" : ", replayed at " + events_->replay_endpoint())
          << std::flush;
   }
-  engine::KvObserver* kv_observer() { return events_ ? &events_->observer() : nullptr; }
 
   void serve_one() {
     const ServedName& model = models_.front();
-    model_ = std::make_unique<EngineModel>(options_, serving_device(options_), model.model, model.name, &err_, kv_observer());
+    model_ = std::make_unique<EngineModel>(options_, device_, model.model, model.name, &err_, beyond());
     service_.serve(model_->served(), model.others);
     say_ready(model_->lines(), fmt::format("after {:.2f} s: ", model_->load_seconds()));
   }
@@ -256,7 +260,7 @@ class Server {
   // A model beside others, within the memory that these leave.
   std::unique_ptr<server::LoadedModel> load(const std::string& model, const std::string& name,
                                             const std::vector<server::ModelFacts>& loaded) {
-    DeviceOptions device = serving_device(options_);
+    DeviceOptions device = device_;
     device.beside_others = !loaded.empty();
     device.shares = uint32_t(std::max<size_t>(1, max_loaded() - std::min<size_t>(max_loaded(), loaded.size())));
     uint64_t cpu = 0, gpu = 0;  // that others have
@@ -276,7 +280,7 @@ class Server {
       if (std::string text = log.str(); !text.empty()) messages_.write(text.substr(0, text.size() - 1));
     };
     try {
-      auto opened = std::make_unique<EngineModel>(options_, device, model, name, &log, kv_observer());
+      auto opened = std::make_unique<EngineModel>(options_, device, model, name, &log, beyond());
       say_log();
       return opened;
     } catch (const TooLittleMemory& error) {
@@ -299,6 +303,18 @@ class Server {
     messages_.write(
         fmt::format("warning: connections are refused: the process may have {} open files, and has them (ulimit -n)",
                     limit.rlim_cur));
+  }
+
+  EngineModel::Beyond beyond() {
+    return {.store = store_.get(), .transfer = transfer_.get(), .observer = events_ ? &events_->observer() : nullptr};
+  }
+  // On a thread of the store.
+  void on_store_failure(const std::string& what) {
+    const auto now = Clock::now();
+    const std::lock_guard lock(mutex_);
+    if (now < next_store_warning_) return;
+    next_store_warning_ = now + std::chrono::seconds(5);
+    messages_.write("warning: KV store: " + what);
   }
 
   // Called by a signal: API keys and certificates are read again. What cannot be read stays as it is.
@@ -386,9 +402,12 @@ class Server {
   bool loaded_ = false, stops_ = false;
   StopSignals signals_;       // before anything that has a thread
   LogWriter messages_, log_;  // to err_, where the server runs, and to standard output
-  Clock::time_point next_warning_ = Clock::now();
+  Clock::time_point next_warning_ = Clock::now(), next_store_warning_ = Clock::now();
   const std::vector<ServedName> models_;
-  const uint64_t cpu_memory_;  // for all models; 0: unknown
+  const std::unique_ptr<tiers::TieredStore> store_;        // of all models; null: there is none
+  const std::unique_ptr<tiers::TransferServer> transfer_;  // the same
+  const DeviceOptions device_;                             // of all models
+  const uint64_t cpu_memory_;                              // for all models; 0: unknown
   std::optional<server::EventPublisher> events_;
   std::unique_ptr<EngineModel> model_;  // if there is one
   server::Service service_;
@@ -433,6 +452,7 @@ void describe_serve(CLI::App& program, std::ostream& out, std::ostream& err, int
          "quarter of the free memory",
          "N");
   describe_engine(*command, options->engine);
+  describe_kv_transfer(*command, options->engine.kv);
   option("--max-queue", options->max_queue, "Maximum waiting completions; more are refused with 429", "N");
   option("--max-body-mb", options->max_body_mb, "Maximum size of a request; larger ones are refused with 413", "MB");
   option("--store-mb", options->store_mb,

@@ -60,7 +60,10 @@ struct GenerationRequest {
   engine::Speculation speculation = engine::Speculation::automatic;
   bool reuse = true;       // of the prefix cache
   bool token_ids = false;  // the writer gets them with the text
-  std::string user;        // for the log
+  // kv_transfer_params: another process goes on with the prompt, or has computed it.
+  bool remote_decode = false;
+  std::optional<engine::KvAddress> remote_prefill;
+  std::string user;  // for the log
 };
 
 // What bodies are checked against.
@@ -78,6 +81,7 @@ struct CompletionCost {  // of one completion
 struct Usage {
   uint64_t prompt = 0, completion = 0, cached = 0;  // tokens; cached: those of the prompt found in the prefix cache
   std::vector<CompletionCost> completions{};        // by number; empty where the best of several are returned
+  std::string kv_transfer = {};                     // a JSON object: how another process finds the prompt's KV
 };
 
 struct TokenLogprob {

@@ -2,6 +2,7 @@
 // response.
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
@@ -45,6 +46,17 @@ struct Completion {
 
   double mean_log_probability() const { return text.tokens() ? log_probability / text.tokens() : 0; }
 };
+
+// By vLLM's names. Blocks are found by content: their numbers count them.
+std::string transfer_json(const engine::KvAddress& address, const engine::KvOffer& offer) {
+  std::vector<size_t> blocks(offer.blocks());
+  std::iota(blocks.begin(), blocks.end(), 0u);
+  return Json{{"do_remote_prefill", true},          {"do_remote_decode", false},
+              {"remote_engine_id", address.engine}, {"remote_request_id", address.request},
+              {"remote_block_ids", blocks},         {"remote_host", address.host},
+              {"remote_port", address.port}}
+      .dump();
+}
 
 class GenerationJob : public EngineJob {
  public:
@@ -95,6 +107,7 @@ class GenerationJob : public EngineJob {
   std::vector<Completion> completions_;  // best_of for each prompt
   const std::unique_ptr<GenerationWriter> writer_;
   uint64_t cached_tokens_ = 0;
+  std::string kv_transfer_;                    // for the response
   std::optional<double> first_token_, queue_;  // seconds
   const TraceLevel trace_;
   const Preparation preparation_;
@@ -140,6 +153,13 @@ void GenerationJob::begin() {
                           .priority = request_.priority,
                           .speculation = request_.speculation,
                           .reuse = request_.reuse};
+  if (request_.remote_decode || request_.remote_prefill) {
+    if (!model().served().transfer)
+      throw ApiError(400, "invalid_value", "kv_transfer_params",
+                     "kv_transfer_params: expected a server with --kv-transfer, found one without");
+    request.offers = request_.remote_decode;
+    if (request_.remote_prefill) request.source = model().served().transfer->source(*request_.remote_prefill);
+  }
   request.sampling.dry_breakers = text::dry_breaker_tokens(request_.dry_sequence_breakers, model().tokenizer());
   std::erase_if(request.sampling.dry_breakers, [&](const std::vector<text::TokenId>& ids) {
     return std::any_of(ids.begin(), ids.end(), [&](text::TokenId id) { return id >= vocabulary; });
@@ -249,12 +269,14 @@ void GenerationJob::end(uint32_t index, const engine::Event& event) {
   completion.cost = {.tokens = completion.text.tokens(), .cached = event.cached_tokens, .timing = event.timing};
   if (event.index == 0) cached_tokens_ += event.cached_tokens;
   if (!queue_) queue_ = event.timing.queue;
+  if (event.offer) kv_transfer_ = transfer_json(model().served().transfer->offer(*event.offer), *event.offer);
   traces_.push_back({index, event.timing, event.steps});
 }
 
 // Of completions that have begun, whether or not they finished.
 Usage GenerationJob::usage() const {
   Usage usage{.cached = cached_tokens_};
+  usage.kv_transfer = kv_transfer_;
   for (const Completion& completion : completions_) {
     usage.completion += completion.text.tokens();
     if (!chooses_best()) usage.completions.push_back(completion.cost);

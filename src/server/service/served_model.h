@@ -42,10 +42,11 @@ struct Served {
   ModelCard card;
   const text::Tokenizer& tokenizer;
   engine::EngineThread& engine;
-  std::string config;                // a JSON object for /v1/effective-config
-  std::string rerank_template = {};  // with {query} and {document}; empty: the tokenizer joins the two
-  uint32_t token_types = 1;          // that the model tells apart
-  uint32_t state_width = 0;          // values of a token's state
+  std::string config;                      // a JSON object for /v1/effective-config
+  std::string rerank_template = {};        // with {query} and {document}; empty: the tokenizer joins the two
+  uint32_t token_types = 1;                // that the model tells apart
+  uint32_t state_width = 0;                // values of a token's state
+  engine::KvTransfer* transfer = nullptr;  // to other processes and from them; null: there is none
 };
 
 // A conversation as chat templates take it.

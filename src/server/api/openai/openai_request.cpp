@@ -236,6 +236,30 @@ std::vector<std::string> read_stop_strings(Fields& fields, std::string_view name
 
 namespace {
 
+// By vLLM's names: one server computes the prompt, and its response says how another gets what it has computed.
+void read_transfer(const Json& value, Fields& outer, GenerationRequest& request) {
+  const std::string place = outer.place("kv_transfer_params");
+  if (!value.is_object()) throw unexpected(place, "an object", value);
+  Fields fields(value, place, outer);
+  request.remote_decode = fields.flag_or("do_remote_decode", false);
+  const bool prefilled = fields.flag_or("do_remote_prefill", false);
+  if (request.remote_decode && prefilled)
+    throw ApiError(400, "invalid_value", place, "{}: expected do_remote_decode or do_remote_prefill, found both",
+                   place);
+  engine::KvAddress address{.engine = fields.text("remote_engine_id").value_or(""),
+                            .host = fields.text("remote_host").value_or(""),
+                            .request = fields.text("remote_request_id").value_or(""),
+                            .port = uint16_t(fields.whole("remote_port", 1, 65535).value_or(0))};
+  fields.find("remote_block_ids");  // blocks are found by content
+  fields.find("tp_size");
+  fields.finish();
+  if (!prefilled) return;
+  if (address.host.empty() || address.request.empty() || address.port == 0)
+    throw ApiError(400, "invalid_value", place,
+                   "{}: expected remote_host, remote_port and remote_request_id with do_remote_prefill", place);
+  request.remote_prefill = std::move(address);
+}
+
 engine::Speculation read_speculation(Fields& fields) {
   const std::string name = fields.text("speculate").value_or("auto");
   if (const auto speculation = engine::speculation_named(name)) return *speculation;
@@ -334,6 +358,7 @@ void read_generation(Fields& fields, const RequestRules& rules, GenerationReques
   request.priority = int(fields.whole("priority", min_priority, 0).value_or(0));
   request.speculation = read_speculation(fields);
   request.reuse = fields.flag_or("cache_prompt", true);
+  if (const Json* transfer = fields.find("kv_transfer_params")) read_transfer(*transfer, fields, request);
   fields.text("prompt_cache_key");  // a hint which prompts share a prefix: that is found without it
   request.user = read_user(fields);
 }

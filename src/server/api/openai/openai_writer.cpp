@@ -39,6 +39,10 @@ void append_timings(std::string& out, const Usage& usage) {
     out.append(R"(,"timings":)").append(timings_json(usage.prompt, usage.completions[0]));
 }
 
+void append_transfer(std::string& out, const Usage& usage) {
+  if (!usage.kv_transfer.empty()) out.append(R"(,"kv_transfer_params":)").append(usage.kv_transfer);
+}
+
 void append_trace(std::string& out, std::string_view trace) {
   if (!trace.empty()) out.append(R"(,"trace":)").append(trace);
 }
@@ -102,13 +106,15 @@ void OpenAiWriter::on_end(const Usage& usage, std::string_view trace) {
     out += "]";
     append_usage(out, usage);
     append_timings(out, usage);
+    append_transfer(out, usage);
     append_trace(out, trace);
     return exchange_.send_json(out += "}");
   }
-  if (options_.include_usage || !trace.empty()) {
+  if (options_.include_usage || !trace.empty() || !usage.kv_transfer.empty()) {
     out += "]";
     if (options_.include_usage) append_usage(out, usage);
     if (options_.include_usage) append_timings(out, usage);
+    append_transfer(out, usage);
     append_trace(out, trace);
     exchange_.write(out += "}\n\n");
   }
