@@ -208,6 +208,8 @@ function(heddle_house_tests)
   endforeach()
   add_test(NAME house:format COMMAND ${CMAKE_SOURCE_DIR}/scripts/format --check)
   set_tests_properties(house:format PROPERTIES LABELS house SKIP_RETURN_CODE 77)
+  add_test(NAME house:scale COMMAND ${CMAKE_SOURCE_DIR}/tools/scale.py --check)
+  set_tests_properties(house:scale PROPERTIES LABELS house)
   add_test(NAME house:install COMMAND ${CMAKE_SOURCE_DIR}/tests/house/install_test ${CMAKE_BINARY_DIR})
   add_test(NAME house:image COMMAND ${CMAKE_SOURCE_DIR}/tests/house/image_test ${CMAKE_BINARY_DIR})
   # both of them build
