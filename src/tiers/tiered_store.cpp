@@ -173,10 +173,9 @@ void TieredStore::receive(Fetched& fetched, const engine::TextHash& root, engine
   };
   const auto arrived = [&](const KvKey& key) {
     ++received_;
-    const std::lock_guard lock(mutex_);
-    insert_locked(key, coming.at(key));
-    fetched.hold(find_locked(key));
-    coming.erase(key);
+    const KvBytes bytes = std::exchange(coming[key], {});
+    keep(key, bytes);
+    fetched.hold(find(key));
   };
   try {
     source.fetch(root, fetched.keys, room, arrived);

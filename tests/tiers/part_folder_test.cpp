@@ -21,9 +21,9 @@ using engine::KvKey;
 using test::Folder;
 using test::refusal;
 
-constexpr size_t size = 1000;
+constexpr size_t part_size = 1000;
 
-std::vector<uint8_t> read_of(PartFolder& folder, const KvKey& key, size_t bytes = size) {
+std::vector<uint8_t> read_of(PartFolder& folder, const KvKey& key, size_t bytes = part_size) {
   std::vector<uint8_t> to(bytes);
   folder.read(key, to);
   return to;
@@ -43,23 +43,23 @@ TEST(PartFolder, PartsAreFoundAfterARestart) {
     for (uint64_t i = 0; i < 20; ++i) {
       const KvKey key = some_key(i, model::KvPart(i % 3));
       EXPECT_EQ(parts.has(key), turn == 1);
-      EXPECT_EQ(parts.size_of(key), turn * size);
-      if (turn == 0) parts.write(key, bytes_of(key, size));
-      EXPECT_EQ(read_of(parts, key), bytes_of(key, size));
+      EXPECT_EQ(parts.size_of(key), turn * part_size);
+      if (turn == 0) parts.write(key, bytes_of(key, part_size));
+      EXPECT_EQ(read_of(parts, key), bytes_of(key, part_size));
     }
-    EXPECT_EQ(parts.bytes(), 20 * (size + part_header_bytes));
+    EXPECT_EQ(parts.bytes(), 20 * (part_size + part_header_bytes));
     EXPECT_FALSE(parts.has(some_key(0, model::KvPart::state)));
   }
 }
 
 TEST(PartFolder, WhatWasUsedLeastRecentlyGoesFirst) {
   const Folder folder;
-  const uint64_t each = size + part_header_bytes;
+  const uint64_t each = part_size + part_header_bytes;
   {
     PartFolder parts(folder.path(), 5 * each);
-    for (uint64_t i = 0; i < 5; ++i) parts.write(some_key(i), bytes_of(some_key(i), size));
+    for (uint64_t i = 0; i < 5; ++i) parts.write(some_key(i), bytes_of(some_key(i), part_size));
     read_of(parts, some_key(0));
-    parts.write(some_key(5), bytes_of(some_key(5), size));
+    parts.write(some_key(5), bytes_of(some_key(5), part_size));
     for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(parts.has(some_key(i)), i != 1) << i;
     EXPECT_EQ(parts.bytes(), 5 * each);
     parts.write(some_key(9), some_bytes(6 * each, 1));  // larger than all
@@ -75,13 +75,13 @@ TEST(PartFolder, DamagedPartsAreGone) {
   PartFolder parts(folder.path(), 1 << 20);
   const auto damage = [&](uint64_t number, auto&& f) {
     const KvKey key = some_key(number);
-    parts.write(key, bytes_of(key, size));
+    parts.write(key, bytes_of(key, part_size));
     f(file_of(folder, key));
     EXPECT_NE(refusal([&] { read_of(parts, key); }), "");
     EXPECT_FALSE(parts.has(key));
     EXPECT_FALSE(std::filesystem::exists(file_of(folder, key)));
-    parts.write(key, bytes_of(key, size));  // and can be written anew
-    EXPECT_EQ(read_of(parts, key), bytes_of(key, size));
+    parts.write(key, bytes_of(key, part_size));  // and can be written anew
+    EXPECT_EQ(read_of(parts, key), bytes_of(key, part_size));
   };
   damage(1, [](const auto& file) { std::filesystem::resize_file(file, 500); });
   damage(2, [](const auto& file) { std::filesystem::resize_file(file, 0); });
@@ -94,11 +94,11 @@ TEST(PartFolder, DamagedPartsAreGone) {
   });
   damage(6, [&](const auto& file) {  // another part under this name
     const KvKey other = some_key(60);
-    parts.write(other, bytes_of(other, size));
+    parts.write(other, bytes_of(other, part_size));
     std::filesystem::copy_file(file_of(folder, other), file, std::filesystem::copy_options::overwrite_existing);
   });
   EXPECT_EQ(parts.count(), 7u);
-  EXPECT_NE(refusal([&] { read_of(parts, some_key(1), size + 1); }), "");
+  EXPECT_NE(refusal([&] { read_of(parts, some_key(1), part_size + 1); }), "");
 }
 
 TEST(PartFolder, OneProcessAtATime) {
@@ -114,7 +114,7 @@ TEST(PartFolder, WhatCannotBeWrittenIsAnError) {
   PartFolder parts(folder.path(), 1 << 20);
   const KvKey key = some_key(1);
   folder.write(part_name(key).substr(0, 2), "a file where a folder should be");
-  EXPECT_NE(refusal([&] { parts.write(key, bytes_of(key, size)); }), "");
+  EXPECT_NE(refusal([&] { parts.write(key, bytes_of(key, part_size)); }), "");
   EXPECT_FALSE(parts.has(key));
 }
 

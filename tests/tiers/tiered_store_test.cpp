@@ -16,19 +16,19 @@ using engine::KvKey;
 using Where = engine::KvStore::Where;
 using test::Folder;
 
-constexpr size_t part_bytes = 1000;
+constexpr size_t kept_size = 1000;
 
 void put(TieredStore& store, uint64_t number) {
   const KvKey key = some_key(number);
-  const KvBytes bytes = store.allocate(part_bytes);
+  const KvBytes bytes = store.allocate(kept_size);
   ASSERT_TRUE(bytes);
-  std::ranges::copy(bytes_of(key, part_bytes), bytes.data.get());
+  std::ranges::copy(bytes_of(key, kept_size), bytes.data.get());
   store.keep(key, bytes);
 }
 void expect_right(const KvBytes& bytes, uint64_t number) {
   ASSERT_TRUE(bytes);
   const auto found = bytes.span();
-  EXPECT_EQ(std::vector<uint8_t>(found.begin(), found.end()), bytes_of(some_key(number), part_bytes));
+  EXPECT_EQ(std::vector<uint8_t>(found.begin(), found.end()), bytes_of(some_key(number), kept_size));
 }
 void wait_for(const engine::KvFetch& fetch) {
   for (const auto start = Clock::now(); !fetch.done(); std::this_thread::sleep_for(std::chrono::milliseconds(1)))
@@ -36,24 +36,24 @@ void wait_for(const engine::KvFetch& fetch) {
 }
 
 TEST(TieredStore, MemoryKeepsWhatWasUsedLast) {
-  TieredStore store(5 * part_bytes);
+  TieredStore store(5 * kept_size);
   for (uint64_t i = 0; i < 5; ++i) put(store, i);
   expect_right(store.find(some_key(0)), 0);
   put(store, 5);
   for (uint64_t i = 0; i < 6; ++i) EXPECT_EQ(store.where(some_key(i)), i == 1 ? Where::nowhere : Where::memory) << i;
-  EXPECT_EQ(store.metrics().memory_bytes, 5 * part_bytes);
+  EXPECT_EQ(store.metrics().memory_bytes, 5 * kept_size);
   EXPECT_EQ(store.metrics().memory_parts, 5u);
   EXPECT_FALSE(store.lasts());
-  EXPECT_FALSE(store.allocate(6 * part_bytes));
+  EXPECT_FALSE(store.allocate(6 * kept_size));
   EXPECT_EQ(store.metrics().dropped, 1u);
 }
 
 TEST(TieredStore, WhatIsHeldStays) {
-  TieredStore store(3 * part_bytes);
+  TieredStore store(3 * kept_size);
   for (uint64_t i = 0; i < 3; ++i) put(store, i);
   std::vector<KvBytes> held;
   for (uint64_t i = 0; i < 3; ++i) held.push_back(store.find(some_key(i)));
-  EXPECT_FALSE(store.allocate(part_bytes));
+  EXPECT_FALSE(store.allocate(kept_size));
   held[1] = {};
   put(store, 7);
   EXPECT_EQ(store.where(some_key(1)), Where::nowhere);
@@ -64,7 +64,7 @@ TEST(TieredStore, WhatIsHeldStays) {
 TEST(TieredStore, TheDiskHasWhatMemoryDroppedAndWhatAnEarlierProcessHad) {
   const Folder folder;
   for (int turn = 0; turn < 2; ++turn) {
-    TieredStore store(4 * part_bytes, std::make_unique<PartFolder>(folder.path(), 1 << 20));
+    TieredStore store(4 * kept_size, std::make_unique<PartFolder>(folder.path(), 1 << 20));
     EXPECT_TRUE(store.lasts());
     for (uint64_t i = 0; i < 20 && turn == 0; ++i) {
       store.drain();
@@ -81,7 +81,7 @@ TEST(TieredStore, TheDiskHasWhatMemoryDroppedAndWhatAnEarlierProcessHad) {
     expect_right(store.find(some_key(5)), 5);
     EXPECT_EQ(store.metrics().loaded, 2u);
     for (uint64_t i = 40; i < 42; ++i) put(store, i);  // what a fetch holds stays
-    EXPECT_FALSE(store.allocate(3 * part_bytes));
+    EXPECT_FALSE(store.allocate(3 * kept_size));
     expect_right(store.find(some_key(3)), 3);
   }
 }
@@ -89,10 +89,10 @@ TEST(TieredStore, TheDiskHasWhatMemoryDroppedAndWhatAnEarlierProcessHad) {
 TEST(TieredStore, AFetchBringsNoMoreThanMemoryHas) {
   const Folder folder;
   {
-    TieredStore store(100 * part_bytes, std::make_unique<PartFolder>(folder.path(), 1 << 20));
+    TieredStore store(100 * kept_size, std::make_unique<PartFolder>(folder.path(), 1 << 20));
     for (uint64_t i = 0; i < 20; ++i) put(store, i);
   }
-  TieredStore store(6 * part_bytes, std::make_unique<PartFolder>(folder.path(), 1 << 20));
+  TieredStore store(6 * kept_size, std::make_unique<PartFolder>(folder.path(), 1 << 20));
   std::vector<KvKey> keys;
   for (uint64_t i = 0; i < 20; ++i) keys.push_back(some_key(i));
   const auto fetch = store.fetch(keys);
@@ -104,10 +104,10 @@ TEST(TieredStore, FailuresAreCountedAndSaid) {
   const Folder folder;
   std::vector<std::string> said;
   {
-    TieredStore store(100 * part_bytes, std::make_unique<PartFolder>(folder.path(), 1 << 20));
+    TieredStore store(100 * kept_size, std::make_unique<PartFolder>(folder.path(), 1 << 20));
     put(store, 1);
   }
-  TieredStore store(100 * part_bytes, std::make_unique<PartFolder>(folder.path(), 1 << 20),
+  TieredStore store(100 * kept_size, std::make_unique<PartFolder>(folder.path(), 1 << 20),
                     [&](const std::string& what) { said.push_back(what); });
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
     if (entry.is_regular_file() && entry.path().filename() != "lock") std::filesystem::resize_file(entry.path(), 80);
