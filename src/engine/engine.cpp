@@ -328,6 +328,10 @@ void Engine::State::end(Sequence& s, FinishReason finish_reason, const std::stri
   if (task.generates()) metrics_.completion_tokens.add(double(s.generated));
   const Timing timing = s.timing_at(now());
   if (task.generates()) metrics_.request_seconds.add(timing.queue + timing.prompt + timing.generating);
+  if (s.generated > 0) {
+    metrics_.prefill_seconds.add(timing.prompt);
+    metrics_.decode_seconds.add(timing.generating);
+  }
   update_gauges();
   const bool computed = finish_reason == FinishReason::stop;
   emit(task, {.request = task.id,

@@ -122,6 +122,8 @@ struct Metrics {
   Histogram first_token_seconds{bounds_of_seconds};     // from submit() to the first token emitted
   Histogram between_tokens_seconds{bounds_of_seconds};  // of one completion
   Histogram request_seconds{bounds_of_seconds};         // from submit() to the end of a completion
+  // Of completions with a token: from the first row computed to the first token, and from there to the end.
+  Histogram prefill_seconds{bounds_of_seconds}, decode_seconds{bounds_of_seconds};
   Histogram step_seconds{bounds_of_seconds};
   Histogram prompt_tokens{bounds_of_counts};      // of requests
   Histogram completion_tokens{bounds_of_counts};  // of completions that ended
@@ -217,6 +219,10 @@ void for_each(const Metrics& metrics, Visitor&& visitor) {
                     metrics.between_tokens_seconds);
   visitor.histogram({"heddle_request_seconds", "Time from submission to the end of a completion", {}, {}},
                     metrics.request_seconds);
+  visitor.histogram({"heddle_prefill_seconds", "Time from the first computed token to the first token", {}, {}},
+                    metrics.prefill_seconds);
+  visitor.histogram({"heddle_decode_seconds", "Time from the first token to the end of a completion", {}, {}},
+                    metrics.decode_seconds);
   visitor.histogram({"heddle_prompt_tokens", "Tokens of a prompt", {}, {}}, metrics.prompt_tokens);
   visitor.histogram({"heddle_completion_tokens", "Tokens of a completion", {}, {}}, metrics.completion_tokens);
   visitor.histogram({"heddle_step_seconds", "Time of a batch", {}, {}}, metrics.step_seconds);

@@ -130,7 +130,9 @@ TEST(Metrics, HaveOneNameEach) {
         &metrics.completion_tokens, &metrics.step_seconds, &metrics.step_rows, &metrics.step_sequences})
     value->add(next++);
   metrics.request_seconds.add(32);
-  metrics.ranks = 42;
+  metrics.ranks = 53;
+  metrics.prefill_seconds.add(51);
+  metrics.decode_seconds.add(52);
   const Metrics copy = metrics;
   metrics.submitted = 999;
 
@@ -151,11 +153,13 @@ TEST(Metrics, HaveOneNameEach) {
                                                {"heddle_draft_tokens_total:proposed", 29},
                                                {"heddle_draft_tokens_total:accepted", 30},
                                                {"heddle_request_seconds", 32},
+                                               {"heddle_prefill_seconds", 51},
+                                               {"heddle_decode_seconds", 52},
                                                {"heddle_draft_faults_total", 31},
                                                {"heddle_steps_total", 13},
                                                {"heddle_preemptions_total", 14},
                                                {"heddle_faults_total", 15},
-                                               {"heddle_ranks", 42},
+                                               {"heddle_ranks", 53},
                                                {"heddle_requests_waiting", 16},
                                                {"heddle_requests_running", 17},
                                                {"heddle_kv_blocks:in_use", 18},

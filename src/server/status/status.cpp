@@ -172,6 +172,10 @@ void add_vllm_metrics(Families& families, const engine::Metrics& metrics, std::s
     families.counter(named(name, "Prompt tokens looked up in the prefix cache"), prompt_tokens);
   for (const std::string_view name : {"vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"})
     families.counter(named(name, "Prompt tokens found in the prefix cache"), metrics.prompt_cached);
+  families.counter(named("vllm:spec_decode_num_draft_tokens_total", "Tokens proposed by speculative decoding"),
+                   metrics.proposed);
+  families.counter(named("vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were accepted"),
+                   metrics.accepted);
   using engine::FinishReason;
   const auto finished = [&](FinishReason reason) { return metrics.finished[size_t(reason)]; };
   const std::pair<const char*, uint64_t> reasons[] = {
@@ -193,6 +197,12 @@ void add_vllm_metrics(Families& families, const engine::Metrics& metrics, std::s
                      metrics.request_seconds);
   families.histogram(named("vllm:request_queue_time_seconds", "Time from submission to the first computed token"),
                      metrics.queue_seconds);
+  families.histogram(
+      named("vllm:request_prefill_time_seconds", "Time from the first computed token to the first token"),
+      metrics.prefill_seconds);
+  families.histogram(named("vllm:request_decode_time_seconds", "Time from the first token to the end of a completion"),
+                     metrics.decode_seconds);
+  families.histogram(named("vllm:iteration_tokens_total", "Tokens computed in a batch"), metrics.step_rows);
   families.histogram(named("vllm:request_prompt_tokens", "Tokens of a prompt"), metrics.prompt_tokens);
   families.histogram(named("vllm:request_generation_tokens", "Tokens of a completion"), metrics.completion_tokens);
 }

@@ -135,6 +135,11 @@ TEST(ServiceManners, MetricsHaveTheNamesOfVllm) {
         "vllm:time_to_first_token_seconds_count{model_name=\"count/er\"} 1\n",
         "vllm:inter_token_latency_seconds_count{model_name=\"count/er\"} 2\n",
         "vllm:e2e_request_latency_seconds_count{model_name=\"count/er\"} 1\n",
+        "vllm:request_prefill_time_seconds_count{model_name=\"count/er\"} 1\n",
+        "vllm:request_decode_time_seconds_count{model_name=\"count/er\"} 1\n",
+        "vllm:iteration_tokens_total_sum{model_name=\"count/er\"} 4\n",
+        "vllm:spec_decode_num_draft_tokens_total{model_name=\"count/er\"} ",
+        "vllm:spec_decode_num_accepted_tokens_total{model_name=\"count/er\"} ",
         "vllm:gpu_prefix_cache_queries_total{model_name=\"count/er\"} 2\n",
         "vllm:gpu_prefix_cache_hits_total{model_name=\"count/er\"} 0\n"})
     EXPECT_NE(text.find(line), text.npos) << line << "in\n" << text;
