@@ -178,6 +178,8 @@ std::string serve_config(const auto& facts) {
         {"idle_seconds", http.idle_seconds},
         {"write_seconds", http.write_seconds}}},
       {"prefix_cache", !options.engine.no_prefix_cache},
+      {"kv_events",
+       options.events.endpoint.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(options.events.endpoint)},
       {"speculation", options.engine.speculation},
       {"draft", draft},
       {"strict", options.strict},
