@@ -111,16 +111,24 @@ size_t Plan::launches() const {
       std::count_if(steps_.begin(), steps_.end(), [](auto& step) { return std::holds_alternative<Launch>(step); }));
 }
 
+struct Plan::Run {
+  Stream& stream;
+  bool alone = false;
+  void operator()(const Launch& l) const {
+    if (!alone) return cuda::launch(stream, l);
+    Launch one = l;
+    one.after_previous_starts = false;
+    cuda::launch(stream, one);
+  }
+  void operator()(const Fill& f) const { fill_device(stream, f.to, f.value, f.bytes); }
+  void operator()(const Copy& c) const { copy_device(stream, c.to, c.from, c.bytes); }
+  void operator()(const Work& work) const { work(stream); }
+};
+
 void Plan::run(Stream& stream, size_t first) const {
-  struct Run {
-    Stream& stream;
-    void operator()(const Launch& l) const { cuda::launch(stream, l); }
-    void operator()(const Fill& f) const { fill_device(stream, f.to, f.value, f.bytes); }
-    void operator()(const Copy& c) const { copy_device(stream, c.to, c.from, c.bytes); }
-    void operator()(const Work& work) const { work(stream); }
-  };
   for (size_t i = first; i < steps_.size(); ++i) std::visit(Run{stream}, steps_[i]);
 }
+void Plan::run_alone(Stream& stream, size_t step) const { std::visit(Run{stream, true}, steps_.at(step)); }
 
 Graph Plan::graph(const Context& context) const {
   ContextState& s = *context.state();

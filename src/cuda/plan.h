@@ -68,7 +68,8 @@ class Plan {
   size_t size() const { return steps_.size(); }
   size_t launches() const;
 
-  void run(Stream& stream, size_t first = 0) const;  // from this step on
+  void run(Stream& stream, size_t first = 0) const;   // from this step on
+  void run_alone(Stream& stream, size_t step) const;  // this step, which starts when all before it has ended
   Graph graph(const Context& context) const;
 
  private:
@@ -79,6 +80,7 @@ class Plan {
   struct Copy {
     uint64_t to, from, bytes;
   };
+  struct Run;
   std::vector<std::variant<Launch, Fill, Copy, Work>> steps_;
 };
 

@@ -31,7 +31,7 @@ void Forward::attend(const DeviceAttention& attention) {
 HalfForm Forward::attended_form(const DeviceAttention& attention) const {
   if (attention.gate) return {};  // what the gate multiplies is f32
   if (paths_.attention(*attention.model, rows_).newest != rows_.count) return {};
-  return path_->half_form(attention.output, attention.output_norm, rows_);
+  return path_->half_form(attention.output, attention.output_norm, attention.model->partial, rows_);
 }
 
 kernels::AttentionArgs Forward::attention_args(const DeviceAttention& attention) const {

@@ -23,7 +23,8 @@ constexpr uint32_t max_fetched_rows = 64;  // of logits, in pinned memory at onc
 Memory memory_of(DeviceModel& described, const Model& model, const Limits& limits, const WorkSizes& sizes,
                  const Options& options) {
   // the stage of the upload is freed before the cache is allocated
-  const uint64_t work = sizes.bytes() + Visitors::bytes(described, options.visiting);
+  const uint64_t work = sizes.bytes() + Visitors::bytes(described, options.visiting) +
+                        (options.ranks.group ? RankSums::bytes(options.ranks.group->ranks(), model.width) : 0);
   const uint64_t stage = described.largest_source();
   const uint64_t kv = KvCache::bytes(model, limits), states = StateCache::bytes(model, limits);
   return {.weights = described.bytes(),
@@ -38,7 +39,28 @@ cuda::Context capable_context(uint32_t device) {
   return context;
 }
 
+// Whether the model is one of several ranks' (model/shard.h).
+bool has_parts_of_sums(const Model& model) {
+  const auto partial = [](const auto& kind) {
+    if constexpr (requires { kind.partial; }) return kind.partial;
+    return false;
+  };
+  for (const model::Layer& layer : model.layers)
+    for (const model::Sublayer& sublayer : layer.sublayers)
+      if (std::visit(partial, sublayer)) return true;
+  return !model.output_parts.empty();
+}
+
 void expect_supported(const Model& model, const Options& options) {
+  if (has_parts_of_sums(model) && !options.ranks.group)
+    throw Error("{}: one rank's part of a model cannot run without the other ranks", model.name);
+  const auto across = model::Overloaded{[](const model::Attention& a) { return a.q_norm.across || a.k_norm.across; },
+                                        [](const model::Recurrence& r) { return r.gated_norm.across.has_value(); },
+                                        [](const auto&) { return false; }};
+  for (const model::Layer& layer : model.layers)
+    for (const model::Sublayer& sublayer : layer.sublayers)
+      if (std::visit(across, sublayer))
+        throw Error("{}: norms over the values of several ranks cannot run on the GPU", model.name);
   if (options.exact && options.deterministic)
     throw Error("on a GPU activations are either exact (f32) or deterministic (f16 on the matrix units), not both");
   for (const model::Layer& layer : model.layers)
@@ -65,6 +87,8 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       recorder_(library_, can_chain(context_.info())) {
   expect_supported(model, options);
   expect_room();
+  // before the upload, which may take longer on one rank than others wait for it
+  if (options.ranks.group) ranks_.emplace(context_, options.ranks, model.width);
   upload(weights_, library_, stream_, options.progress);
   if (!options.visiting.empty()) visitors_.emplace(weights_, options.visiting, library_);
   work_.emplace(context_, sizes_);
@@ -74,8 +98,8 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
   StateCache::each(model, [&](const model::Sublayer& sublayer) {
     state_caches_.emplace_back(context_, sublayer, limits.state_slots);
   });
-  forward_.emplace(
-      Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, state_caches_, tuning_, recorder_});
+  forward_.emplace(Resources{model_, limits_, options_, weights_, sizes_, *work_, caches_, state_caches_, tuning_,
+                             recorder_, ranks_ ? &*ranks_ : nullptr});
   if (options.preload) {
     if (options.on_assembling) options.on_assembling();
     load_kernels();
@@ -112,9 +136,9 @@ std::string Gpu::describe_device() const {
 }
 
 std::string Gpu::describe() const {
-  return fmt::format("{}, {} activations{}{}", describe_device(), options_.exact ? "f32" : "int8 and f16",
+  return fmt::format("{}, {} activations{}{}{}", describe_device(), options_.exact ? "f32" : "int8 and f16",
                      limits_.kv == model::KvFormat::q8 ? ", KV cache of q8" : "",
-                     options_.deterministic ? ", deterministic" : "");
+                     options_.deterministic ? ", deterministic" : "", ranks_ ? ", " + ranks_->describe() : "");
 }
 
 void Gpu::expect_room() {
@@ -402,16 +426,14 @@ void Gpu::run_traced_so_far() {
   forward_->begin(rows_);
 }
 
-// Each launch by itself, between two events.
+// Each step by itself, between two events.
 void Gpu::run_traced() {
   cuda::Plan& plan = recorder_.plan;
   std::vector<cuda::Event> events;
   for (size_t i = 0; i <= plan.size(); ++i) events.emplace_back(context_, cuda::Event::timed);
   events[0].record(stream_);
   for (size_t i = 0; i < plan.size(); ++i) {
-    cuda::Launch one = plan.launch_at(i);
-    one.after_previous_starts = false;
-    cuda::launch(stream_, one);
+    plan.run_alone(stream_, i);
     events[i + 1].record(stream_);
   }
   stream_.synchronize();

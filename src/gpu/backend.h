@@ -81,7 +81,7 @@ class Gpu : public model::Backend {
   uint64_t kv_part_bytes(model::KvPart part) const override;
   void read_kv(std::span<const model::KvRead> reads) override;
   void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override;
-  bool usable() const override { return !context_.lost(); }
+  bool usable() const override { return !context_.lost() && (!ranks_ || ranks_->failure().empty()); }
   std::vector<model::KernelTime> kernel_times() override { return std::exchange(times_, {}); }
 
  private:
@@ -212,6 +212,7 @@ class Gpu : public model::Backend {
   WorkSizes sizes_;
   DeviceModel weights_;
   std::optional<Visitors> visitors_;
+  std::optional<RankSums> ranks_;
   std::optional<Work> work_;
   std::vector<KvCache> caches_;           // by DeviceAttention::cache
   std::vector<StateCache> state_caches_;  // by DeviceRecurrence::state

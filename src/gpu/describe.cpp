@@ -95,9 +95,13 @@ DeviceFeedForward describe(const model::FeedForward& f, DeviceModel&, uint32_t w
 }
 
 DeviceMixture describe(const model::Mixture& m, DeviceModel& d, uint32_t width) {
-  if (m.up.count > 512 || m.routing.used > 32)
+  if (m.router.rows > 512 || m.routing.used > 32)
     throw Error("a mixture that picks {} of {} experts, expected at most 32 of 512 on the GPU", m.routing.used,
-                m.up.count);
+                m.router.rows);
+  // another rank's expert is computed with a weight of 0, which must make its result 0
+  if (m.routing.weigh_input && m.up.count != m.router.rows &&
+      !(m.gate_bias.empty() && m.up_bias.empty() && m.down_bias.empty()))
+    throw Error("experts by rank that read weighted inputs and have biases cannot run on the GPU");
   DeviceMixture to;
   to.model = &m;
   to.norm = norm_of(m.norm, width);

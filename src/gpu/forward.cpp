@@ -2,6 +2,7 @@
 #include "gpu/forward.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/embedding.h"
@@ -86,7 +87,8 @@ std::optional<Path::Forms> Forward::late_forms_after(Place at) const {
       model::Overloaded{[](const DeviceMixture&) { return false; }, [](const DeviceAltup&) { return false; },
                         [](const DeviceNextHead&) { return false; },
                         [](const auto& sublayer) {
-                          return !sublayer.output_norm && !sublayer.residual_norm && !reaches_others(sublayer);
+                          return !sublayer.output_norm && !sublayer.residual_norm && !sublayer.model->partial &&
+                                 !reaches_others(sublayer);
                         }};
   if (!std::visit(begins, r_.weights.layers[at.layer].sublayers[at.sublayer])) return {};
   using Forms = std::optional<Path::Forms>;
@@ -191,25 +193,28 @@ void Forward::compute(const DeviceAttention& a) {
 void Forward::add(const DeviceAttention& a, float scale) {
   r_.recorder.set_phase("output");
   const Input raised{.address = r_.work.raised.address(), .stride = r_.sizes.raised};
-  if (a.latent) return path_->add_to_residual(a.output, raised, a.output_norm, scale, rows_, begin_late_norm(), after_);
+  const bool partial = a.model->partial;
+  if (a.latent)
+    return path_->add_to_residual(a.output, raised, a.output_norm, partial, scale, rows_, begin_late_norm(), after_);
   const Input attended{.address = r_.work.attended.address(),
                        .stride = stride_of(a.model->heads * a.model->value_head),
                        .form = attended_form(a),
                        .scales = r_.work.attended_scale.address()};
-  path_->add_to_residual(a.output, attended, a.output_norm, scale, rows_, begin_late_norm(), after_);
+  path_->add_to_residual(a.output, attended, a.output_norm, partial, scale, rows_, begin_late_norm(), after_);
   if (a.laurel) add_laurel(a);
 }
 
 void Forward::compute(const DeviceFeedForward& f) {
   r_.recorder.set_phase("ffn_in");
-  path_->feed_forward_in(f, normed(f.norm), rows_, Path::residual_kind(f.output_norm));
+  path_->feed_forward_in(f, normed(f.norm), rows_, Path::residual_kind(f.output_norm, f.model->partial));
 }
 
 void Forward::add(const DeviceFeedForward& f, float scale) {
   r_.recorder.set_phase("ffn_out");
   if (f.model->to_other_streams) return add_to_others(f);
-  const Input activated = path_->activated(f, rows_, Path::residual_kind(f.output_norm));
-  path_->add_to_residual(f.down, activated, f.output_norm, scale, rows_, begin_late_norm(), after_);
+  const bool partial = f.model->partial;
+  const Input activated = path_->activated(f, rows_, Path::residual_kind(f.output_norm, partial));
+  path_->add_to_residual(f.down, activated, f.output_norm, partial, scale, rows_, begin_late_norm(), after_);
 }
 
 // --- after the layers -----------------------------------------------------------------------------------------------
@@ -234,18 +239,22 @@ void Forward::logits(uint32_t first, uint32_t count, std::optional<uint32_t> fro
   r_.recorder.set_phase("head");
   const uint32_t vocabulary = r_.model.vocabulary;
   const Weights& w = r_.weights.output;
-  const Output out{.y = r_.work.logits.address(), .stride = vocabulary, .scale = r_.model.logit_scale};
+  const std::vector<uint64_t>& parts = r_.model.output_parts;
+  const uint64_t y = r_.work.logits.address(), values = uint64_t(count) * vocabulary;
+  // Of a part the other logits are 0: the sum over all ranks has each where it belongs.
+  const uint64_t first_logit =
+      parts.empty() ? 0 : std::accumulate(parts.begin(), parts.begin() + r_.ranks->rank(), 0ull);
+  if (!parts.empty()) r_.recorder.fill(y, 0, values * 4);
+  const Output out{.y = y + first_logit * 4, .stride = vocabulary, .scale = r_.model.logit_scale};
   Input in = last_rows(from_row.value_or(0));
   if (!from_row) in.list = r_.work.outputs.address() + first * 4ull;
   Products& products = from_row ? paths_.products(count) : paths_.gathering_products(count);
   products.product(w, nullptr, in, out, {.count = count});
+  if (!parts.empty()) r_.ranks->sum(r_.recorder, y, values);
   if (r_.model.logit_softcap != 0)
-    r_.recorder.launch(kernels::SoftcapRows{.cap = 1}, {.y = {out.y},
-                                                        .rows = count,
-                                                        .cols = vocabulary,
-                                                        .stride = vocabulary,
-                                                        .scale = 1,
-                                                        .cap = r_.model.logit_softcap});
+    r_.recorder.launch(
+        kernels::SoftcapRows{.cap = 1},
+        {.y = {y}, .rows = count, .cols = vocabulary, .stride = vocabulary, .scale = 1, .cap = r_.model.logit_softcap});
 }
 
 }  // namespace heddle::gpu

@@ -69,6 +69,7 @@ class Forward {
   // y = scale * the rows of a table, or with `add` y += that.
   void look_up(const Weights& table, uint64_t ids, float scale, uint64_t y, bool add);
   void route(const DeviceMixture& m);
+  bool groups(const DeviceMixture& m) const;  // rows by expert
   void add_experts(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count);
   void add_grouped_experts(const DeviceMixture& m, float scale);
   template <class Spec>

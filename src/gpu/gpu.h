@@ -6,6 +6,7 @@
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "model/backend.h"
+#include "model/collective.h"
 
 namespace heddle::ptx {
 struct Kernel;
@@ -21,6 +22,19 @@ struct VisitingSublayer {
   uint32_t layer, sublayer;
 };
 
+// How the GPUs of the ranks that compute one model together (model/shard.h) sum what they have.
+struct RankOptions {
+  model::Collective* group =
+      nullptr;  // by which they meet; must outlive the backend. Null: one GPU has the whole model
+  enum class Sums {
+    automatic,  // small ones through memory that all ranks see, if they do, and large ones by NCCL, if it is there
+    own,        // all through such memory
+    nccl,
+  } sums = Sums::automatic;
+  uint64_t max_own_bytes = 512 << 10;  // of a sum; larger ones go by NCCL
+  double timeout = 10;                 // seconds until a rank that does not come to a sum is given up
+};
+
 struct Options {
   uint32_t device = 0;
   bool exact = false;  // activations stay f32 in every product: slower, closer to the reference
@@ -29,6 +43,7 @@ struct Options {
   bool graphs = true;                           // false: every kernel is launched by itself
   bool trace = false;                           // keeps the times of all kernels, each alone; see Backend::kernel_times
   std::vector<VisitingSublayer> visiting = {};  // feed-forwards and mixtures
+  RankOptions ranks = {};
   bool preload = true;  // kernels of the usual batches are assembled while loading; false: each when it is first used
   std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.
   std::function<void()> on_assembling;               // the weights are there, the kernels are next. May be empty.

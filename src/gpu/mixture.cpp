@@ -4,6 +4,7 @@
 #include "gpu/forward.h"
 #include "kernels/layer/norm.h"
 #include "kernels/mixture/group_rows.h"
+#include "kernels/mixture/own_experts.h"
 #include "kernels/mixture/router.h"
 #include "kernels/product/mma_product.h"
 
@@ -11,10 +12,20 @@ namespace heddle::gpu {
 
 using kernels::Product;
 
+// Gate and up of different formats would want x in different orders: too rare to be worth it.
+bool Forward::groups(const DeviceMixture& m) const { return paths_.groups_experts(rows_.count) && m.in.size() == 1; }
+
 // The router, the experts it picks for each row, and the shared expert.
 void Forward::compute(const DeviceMixture& m) {
   r_.recorder.set_phase("router");
   route(m);
+  if (m.has_part_of_experts())
+    r_.recorder.launch(kernels::OwnExperts{.marks = groups(m)}, {.ids = {r_.work.expert_ids.address()},
+                                                                 .weights = {r_.work.expert_weights.address()},
+                                                                 .rows = rows_.count,
+                                                                 .used = m.model->routing.used,
+                                                                 .first = m.model->first_expert,
+                                                                 .count = m.down.count});
   if (m.latent_down)
     path_->store(m.latent_down, residual(m.norm), r_.work.latent.address(), m.latent_down.shape.rows, rows_);
   if (!m.shared) return;
@@ -32,7 +43,7 @@ Input Forward::expert_input(const DeviceMixture& m, uint32_t first_row) const {
 Forward::ExpertSum Forward::expert_sum(const DeviceMixture& m, float scale) const {
   if (m.latent_down) return {r_.work.latent.address(), m.latent_down.shape.rows, false, 1, false};
   const bool shared = m.shared && !m.sums_apart();
-  if (m.output_norm || m.sums_apart()) return {r_.work.result.address(), r_.sizes.width, false, 1, shared};
+  if (m.has_ending() || m.sums_apart()) return {r_.work.result.address(), r_.sizes.width, false, 1, shared};
   return {r_.work.h.address(), r_.sizes.width, true, scale, shared};
 }
 
@@ -117,8 +128,7 @@ void Forward::add(const DeviceMixture& m, float scale) {
   if (m.shared)
     path_->store(m.shared->down, path_->activated(*m.shared, rows_, Product::store), r_.work.shared.address(),
                  r_.sizes.width, rows_);
-  // gate and up of different formats would want x in different orders: too rare to be worth it
-  if (paths_.groups_experts(rows_.count) && m.in.size() == 1) {
+  if (groups(m)) {
     add_grouped_experts(m, scale);
   } else {
     for (uint32_t first = 0; first < rows_.count; first += max_expert_rows)
@@ -140,7 +150,7 @@ bool can_sum_norms(const DeviceMixture& m) {
 // After the sum over the experts.
 void Forward::finish_mixture(const DeviceMixture& m, float scale) {
   const uint64_t h = r_.work.h.address(), result = r_.work.result.address(), shared = r_.work.shared.address();
-  const bool apart = m.sums_apart(), to_result = apart || m.output_norm;
+  const bool apart = m.sums_apart(), to_result = apart || m.has_ending();
   if (m.latent_up) {
     if (m.shared && !apart) add_shared(m, scale, 0, rows_.count);
     const bool add = !to_result || (m.shared && !apart);
@@ -152,6 +162,9 @@ void Forward::finish_mixture(const DeviceMixture& m, float scale) {
                   .scale = to_result ? 1 : scale},
                  rows_);
   }
+  const uint64_t values = uint64_t(rows_.count) * r_.sizes.width;
+  if (apart && m.model->partial) r_.ranks->sum(r_.recorder, result, values);
+  if (apart && m.shared && m.shared->model->partial) r_.ranks->sum(r_.recorder, shared, values);
   if (can_sum_norms(m)) {
     const DeviceNorm &of_experts = m.experts_norm, &of_shared = m.shared->output_norm;
     return r_.recorder.launch(kernels::NormSum{.after = after_ != 1},
@@ -178,7 +191,12 @@ void Forward::finish_mixture(const DeviceMixture& m, float scale) {
       r_.recorder.launch(kernels::Mix{.vec = 4, .add = 1, .shared = 1}, mix);
     }
   }
-  if (to_result) norm_and_add(r_, m.output_norm, {.h = h, .y = result, .scale = scale, .after = after_}, rows_.count);
+  if (!to_result) return;
+  const AddedRows added{.h = h, .y = result, .scale = scale, .after = after_};
+  if (m.model->partial && !apart)
+    sum_norm_and_add(r_, m.output_norm, added, rows_.count);
+  else
+    norm_and_add(r_, m.output_norm, added, rows_.count);
 }
 
 // Two launches, as a dense layer has: gate and up of all experts of a row, each result times its expert's weight, then
@@ -271,7 +289,7 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
   const uint32_t used = m.model->routing.used, experts = m.in[0].count, pairs = rows_.count * used;
   const uint32_t slots = kernels::GroupRows::max_slots(pairs, experts, in.columns);
   const bool weigh_input = m.model->routing.weigh_input;
-  kernels::GroupRows group{.largest = 32, .weights = weigh_input};
+  kernels::GroupRows group{.largest = 32, .weights = weigh_input, .skips = m.has_part_of_experts()};
   while (group.largest < experts) group.largest *= 2;
   r_.recorder.launch(group, {.list = {r_.work.expert_list.address()},
                              .slot_of = {r_.work.expert_slot_of.address()},
@@ -303,8 +321,13 @@ void Forward::add_grouped_experts(const DeviceMixture& m, float scale, const Spe
   mix.weights = {r_.work.expert_weights.address()};
   mix.slots = {r_.work.expert_slot_of.address()};
   mix.used = used;
-  r_.recorder.launch(
-      kernels::Mix{.vec = 4, .add = sum.add, .shared = sum.shared, .by_slot = 1, .weighted = !weigh_input}, mix);
+  r_.recorder.launch(kernels::Mix{.vec = 4,
+                                  .add = sum.add,
+                                  .shared = sum.shared,
+                                  .by_slot = 1,
+                                  .weighted = !weigh_input,
+                                  .skips = m.has_part_of_experts()},
+                     mix);
 }
 
 template <class Spec>
@@ -333,12 +356,12 @@ void Forward::grouped_product(const Spec& spec, const Weights& w, uint64_t y, ui
 // What the shared expert gives, before the others: added to the residual stream, or where a norm follows, stored for
 // it.
 void Forward::add_shared(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) {
-  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.output_norm, .shared = 1}, mix_args(m, scale, first_row, count));
+  r_.recorder.launch(kernels::Mix{.vec = 4, .add = !m.has_ending(), .shared = 1}, mix_args(m, scale, first_row, count));
 }
 
 // For rows from `first_row` on, with the shared expert alone.
 kernels::Mix::Args Forward::mix_args(const DeviceMixture& m, float scale, uint32_t first_row, uint32_t count) const {
-  const bool norm = bool(m.output_norm);
+  const bool norm = m.has_ending();
   const uint64_t offset = uint64_t(first_row) * r_.sizes.width * 4;
   kernels::Mix::Args mix{.out = {(norm ? r_.work.result.address() : r_.work.h.address()) + offset},
                          .shared = {r_.work.shared.address() + offset},

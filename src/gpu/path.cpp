@@ -143,6 +143,21 @@ void norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& r
        .after = rows.after});
 }
 
+void sum_norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count) {
+  check(!rows.also, "one row that is added");
+  if (!r.ranks->adds(count) || !norm.bias.empty()) {
+    r.ranks->sum(r.recorder, rows.y, uint64_t(count) * r.model.width);
+    return norm_and_add(r, norm, rows, count);
+  }
+  r.ranks->sum_and_add(r.recorder, rows.y, count,
+                       {.h = rows.h,
+                        .norm = norm_field(norm.kind),
+                        .weight = norm.device_weight.address(),
+                        .epsilon = norm.epsilon,
+                        .scale = rows.scale,
+                        .after = rows.after});
+}
+
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished) {
   using kernels::Heads;
@@ -299,10 +314,12 @@ Input Path::activated(const DeviceFeedForward& f, const Rows& rows, uint32_t nex
   return {.address = r_.work.act.address(), .stride = r_.sizes.act, .bf16 = at_once && products_.takes_bf16(f.down)};
 }
 
-uint32_t Path::residual_kind(const DeviceNorm& norm) { return norm ? Product::store : Product::add; }
+uint32_t Path::residual_kind(const DeviceNorm& norm, bool partial) {
+  return norm || partial ? Product::store : Product::add;
+}
 
-HalfForm Path::half_form(const Weights& w, const DeviceNorm& norm, const Rows& rows) const {
-  return products_.half_form(w, w, {.kind = residual_kind(norm)}, rows);
+HalfForm Path::half_form(const Weights& w, const DeviceNorm& norm, bool partial, const Rows& rows) const {
+  return products_.half_form(w, w, {.kind = residual_kind(norm, partial)}, rows);
 }
 
 namespace {
@@ -339,20 +356,20 @@ void Path::store(const Weights& w, const Input& in, uint64_t y, uint32_t stride,
   products_.product(w, nullptr, in, {.y = y, .stride = stride}, rows);
 }
 
-void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows,
-                           const LateNorm* late, float after) {
+void Path::add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, bool partial, float scale,
+                           const Rows& rows, const LateNorm* late, float after) {
   const uint32_t stride = r_.sizes.width;
-  if (!norm) {
+  if (!norm && !partial) {
     check(after == 1, "a norm before a factor of the residual stream");
     products_.product(w, nullptr, in,
                       {.kind = Product::add, .y = r_.work.h.address(), .stride = stride, .scale = scale, .late = late},
                       rows);
     return;
   }
-  check(!late, "no norm between a product and the residual stream");
+  check(!late, "nothing between a product and the residual stream");
   products_.product(w, nullptr, in, {.y = r_.work.result.address(), .stride = stride}, rows);
-  norm_and_add(r_, norm, {.h = r_.work.h.address(), .y = r_.work.result.address(), .scale = scale, .after = after},
-               rows.count);
+  const AddedRows added{.h = r_.work.h.address(), .y = r_.work.result.address(), .scale = scale, .after = after};
+  partial ? sum_norm_and_add(r_, norm, added, rows.count) : norm_and_add(r_, norm, added, rows.count);
 }
 
 }  // namespace heddle::gpu

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "gpu/kv_cache.h"
+#include "gpu/rank_sums.h"
 #include "gpu/recorder.h"
 #include "gpu/state_cache.h"
 #include "gpu/tuning.h"
@@ -51,6 +52,7 @@ struct Resources {
   const std::vector<StateCache>& states;  // by DeviceRecurrence::state
   Tuning& tuning;
   Recorder& recorder;
+  RankSums* ranks;  // null: the model is whole
 
   bool q8() const { return limits.kv == model::KvFormat::q8; }
   const KvCache& cache(const DeviceAttention& attention) const { return caches[attention.cache]; }
@@ -164,7 +166,7 @@ class Path {
   // Where feed_forward_in() leaves its result.
   Input activated(const DeviceFeedForward& f, const Rows& rows, uint32_t next) const;
   // How the product with `w` in add_to_residual() takes rows of f16.
-  HalfForm half_form(const Weights& w, const DeviceNorm& norm, const Rows& rows) const;
+  HalfForm half_form(const Weights& w, const DeviceNorm& norm, bool partial, const Rows& rows) const;
   // How the products after the norm of a sublayer take rows that a late norm has begun; none: they cannot.
   using Forms = std::array<HalfForm, 2>;
   std::optional<Forms> late_forms(const DeviceAttention& attention, const Rows& rows) const;
@@ -172,11 +174,12 @@ class Path {
   // y = W x + bias.
   void store(const Weights& w, const Input& in, uint64_t y, uint32_t stride, const Rows& rows);
   // residual += scale * norm(W x + bias); then residual *= after, where there is a norm.
-  // `late`: the norm that follows, where the product begins it.
-  void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, float scale, const Rows& rows,
-                       const LateNorm* late = nullptr, float after = 1);
+  // `partial`: the product is this rank's part of a sum, and the sum is what is normalised and added. `late`: the norm
+  // that follows, where the product begins it.
+  void add_to_residual(const Weights& w, const Input& in, const DeviceNorm& norm, bool partial, float scale,
+                       const Rows& rows, const LateNorm* late = nullptr, float after = 1);
   // The Output::kind of its product.
-  static uint32_t residual_kind(const DeviceNorm& norm);
+  static uint32_t residual_kind(const DeviceNorm& norm, bool partial);
 
  private:
   const Resources& r_;
@@ -218,6 +221,8 @@ struct AddedRows {
   float after = 1;
 };
 void norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count);
+// The same with the sum of y over all ranks in place of y; without `also`.
+void sum_norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count);
 // Norms and rotation of q, k and v, then k and v to the cache. `finished`: the product has done norms and rotation.
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished);

@@ -7,7 +7,7 @@
 
 namespace heddle::gpu {
 
-// What a trace says of a launch.
+// What a trace says of a step.
 struct LaunchNote {
   std::string kernel;  // "product"
   std::string phase;   // "qkv"
@@ -41,6 +41,17 @@ class Recorder {
     if (std::exchange(next_alone_, false)) launch.after_previous_starts = false;
     plan.launch(std::move(launch));
   }
+  // Work that is no kernel of ours.
+  void call(const std::string& name, cuda::Plan::Work work) {
+    if (wanted) return;
+    notes.push_back({name, phase_, layer_, 0});
+    plan.call(std::move(work));
+  }
+  void fill(uint64_t address, uint8_t value, uint64_t bytes) {
+    if (wanted) return;
+    notes.push_back({"fill", phase_, layer_, 0});
+    plan.fill(address, value, bytes);
+  }
   // The next kernel starts when all work of the stream before it is done.
   void start_next_alone() { next_alone_ = true; }
 
@@ -50,7 +61,7 @@ class Recorder {
   bool chained() const { return chained_; }
 
   cuda::Plan plan;
-  std::vector<LaunchNote> notes;  // one per launch
+  std::vector<LaunchNote> notes;  // one per step of the plan
   // If set, nothing is recorded: the kernels that a plan would need are listed here.
   std::vector<kernels::AnySpec>* wanted = nullptr;
 

@@ -165,19 +165,19 @@ void Forward::add(const DeviceNextHead& h, float) {
     return {.address = rows.address(), .stride = r_.sizes.width, .norm = &norm};
   };
   path_->store(h.token, rows_of(r_.work.result, h.token_norm), r_.work.h.address(), r_.sizes.width, rows_);
-  path_->add_to_residual(h.hidden, rows_of(r_.work.before, h.hidden_norm), h.output_norm, 1, rows_);
+  path_->add_to_residual(h.hidden, rows_of(r_.work.before, h.hidden_norm), h.output_norm, false, 1, rows_);
 }
 
 void Forward::add(const DeviceRecurrence& r, float scale) {
   r_.recorder.set_phase("output");
   const Input recurred{.address = r_.work.recurred.address(), .stride = r_.sizes.recurred};
-  path_->add_to_residual(r.output, recurred, r.output_norm, scale, rows_, begin_late_norm());
+  path_->add_to_residual(r.output, recurred, r.output_norm, r.model->partial, scale, rows_, begin_late_norm());
 }
 
 void Forward::add(const DeviceShortConvolution& c, float scale) {
   r_.recorder.set_phase("output");
   const Input convolved{.address = r_.work.recurred.address(), .stride = r_.sizes.recurred};
-  path_->add_to_residual(c.output, convolved, c.output_norm, scale, rows_, begin_late_norm());
+  path_->add_to_residual(c.output, convolved, c.output_norm, c.model->partial, scale, rows_, begin_late_norm());
 }
 
 void Forward::gate_attended(const DeviceAttention& a) {

@@ -41,6 +41,7 @@ uint64_t Forward::other_stream(uint32_t i) const {
 void Forward::add_to_others(const DeviceFeedForward& f) {
   const uint64_t result = r_.work.result.address();
   path_->store(f.down, path_->activated(f, rows_, kernels::Product::store), result, r_.sizes.width, rows_);
+  if (f.model->partial) r_.ranks->sum(r_.recorder, result, uint64_t(rows_.count) * r_.sizes.width);
   for (uint32_t i = 0; i < r_.sizes.others; ++i)
     norm_and_add(r_, f.output_norm, {.h = other_stream(i), .y = result}, rows_.count);
 }

@@ -265,6 +265,8 @@ model::Result Gpu::result() {
     arrived_[slot].synchronize();
   else
     wait_for_logits();  // synchronise even when nothing is read back: the time of a batch must be its own
+  if (ranks_)
+    if (const std::string why = ranks_->failure(); !why.empty()) throw Error("{}", why);
   const size_t first = step_ ? slot * sizes_.picked_at_once() : 0;
   const auto* picked = reinterpret_cast<const kernels::Sampled*>(picked_.data()) + first;
   const auto* tops = reinterpret_cast<const kernels::Sampled*>(tops_.data()) + first * max_top_tokens;

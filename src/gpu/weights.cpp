@@ -290,7 +290,8 @@ std::vector<Weights*> DeviceModel::all() {
 }
 
 bool DeviceModel::is_tied() const {
-  return embedding && output && output.sources[0].from.data.data() == embedding.sources[0].from.data.data();
+  return embedding && output && output.shape.rows == embedding.shape.rows &&
+         output.sources[0].from.data.data() == embedding.sources[0].from.data.data();
 }
 
 uint64_t DeviceModel::bytes() {

@@ -118,8 +118,15 @@ struct DeviceMixture {
   const DeviceNorm& shared_norm() const { return shared->norm ? shared->norm : norm; }
   // Whether the sum over the experts has to be complete before the shared expert's result is added to it.
   bool sums_apart() const { return experts_norm || (shared && shared->output_norm); }
+  // Whether the result is more than added to the residual stream, so that it is stored first.
+  bool has_ending() const { return output_norm || model->partial; }
+  // Whether other ranks have some of the experts that the router picks from.
+  bool has_part_of_experts() const { return down.count != model->router.rows; }
   // What one expert may expect of a batch.
-  uint32_t rows_of_expert(uint32_t rows) const { return (rows * model->routing.used + down.count - 1) / down.count; }
+  uint32_t rows_of_expert(uint32_t rows) const {
+    const auto experts = uint32_t(model->router.rows);
+    return (rows * model->routing.used + experts - 1) / experts;
+  }
 };
 struct DeviceConvolution {
   cuda::Buffer weight, bias;  // as the model has them

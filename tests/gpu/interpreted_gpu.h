@@ -1,5 +1,6 @@
 // A GPU with interpreted kernels, and the comparison of its results with those of the reference backend.
 #pragma once
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -14,16 +15,27 @@
 namespace heddle::gpu {
 
 // Memory is the interpreter's, a launch runs the kernel that the library built for its text, and launches that overlap
-// are held to the rules of ptx/launch_chain.h. It has few SMs, so that grids are small.
+// are held to the rules of ptx/launch_chain.h. It has few SMs, so that grids are small. Several threads may use it,
+// each with a GPU of its own in this sense: the launches of a stream are a chain, and a launch that waits for other
+// ranks is interpreted together with theirs.
 class InterpretedGpu : public FakeGpu {
  protected:
   void SetUp() override {
     FakeGpu::SetUp();
     control().sms = 2;
-    control().allocate = [this](size_t bytes) { return memory_.alloc<uint8_t>(bytes).address; };
-    control().give_back = [this](uint64_t address) { memory_.free(address); };
+    control().allocate = [this](size_t bytes) {
+      std::lock_guard lock(mutex_);
+      return memory_.alloc<uint8_t>(bytes).address;
+    };
+    control().give_back = [this](uint64_t address) {
+      std::lock_guard lock(mutex_);
+      memory_.free(address);
+    };
     control().on_launch = [this](const fake::LaunchRecord& launch) { interpret(launch); };
-    control().on_transfer = [this] { chain_.join(); };
+    control().on_transfer = [this] {
+      std::lock_guard lock(mutex_);
+      for (auto& [stream, chain] : chains_) chain.join();
+    };
   }
   // For make_gpu: kernels are built when they are launched, and kept for that.
   Options interpreted(Options options = {}) {
@@ -36,21 +48,53 @@ class InterpretedGpu : public FakeGpu {
   }
 
   uint64_t lane_instructions_ = 0;  // so far
+  uint32_t ranks_ = 1;              // that wait for each other in the kernels that do
+  uint64_t meetings_ = 0;           // of such kernels, so far
 
  private:
   void interpret(const fake::LaunchRecord& launch) {
+    std::unique_lock lock(mutex_);
     const ptx::Lowered& lowered = kernels_.at(*launch.text);
+    ptx::LaunchChain& chain = chains_[launch.stream];
     const ptx::Kernel& kernel = lowered.kernel();
     const uint32_t known = kernel.shared_at_launch() ? ptx::dynamic_shared_offset(kernel) : 0;
     // races in shared memory do not depend on the plan: the tests of the kernels look for them
     const ptx::InterpretOptions options{.dynamic_shared_bytes = launch.shared - known, .races = false};
-    const auto stats = chain_.launch(lowered, {launch.grid[0], launch.grid[1], launch.grid[2]}, launch.args.data(),
-                                     launch.args.size(), memory_, launch.overlap, options);
+    if (kernel.name.starts_with("all_reduce")) return interpret_with_others(lock, launch, lowered, chain);
+    const auto stats = chain.launch(lowered, {launch.grid[0], launch.grid[1], launch.grid[2]}, launch.args.data(),
+                                    launch.args.size(), memory_, launch.overlap, options);
     lane_instructions_ += stats.lane_instructions;
   }
 
+  // The last rank to come interprets the launches of all.
+  void interpret_with_others(std::unique_lock<std::mutex>& lock, const fake::LaunchRecord& launch,
+                             const ptx::Lowered& lowered, ptx::LaunchChain& chain) {
+    const auto* args = reinterpret_cast<const uint8_t*>(launch.args.data());
+    chain.start(lowered, launch.overlap);
+    waiting_.push_back({{&lowered,
+                         {launch.grid[0], launch.grid[1], launch.grid[2]},
+                         {args, args + launch.args.size()},
+                         {.seed = meetings_ + 1, .races = false, .chain = &chain}}});
+    const uint64_t meeting = meetings_;
+    if (waiting_.size() == ranks_) {
+      try {
+        lane_instructions_ += ptx::interpret_together(waiting_, memory_).lane_instructions;
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+      waiting_.clear();
+      ++meetings_;
+      met_.notify_all();
+    } else if (!met_.wait_for(lock, std::chrono::seconds(60), [&] { return meetings_ != meeting; })) {
+      ADD_FAILURE() << "a rank did not come to a sum";
+    }
+    chain.finish(lowered);
+  }
+
   ptx::Memory memory_;
-  ptx::LaunchChain chain_;
+  std::map<void*, ptx::LaunchChain> chains_;  // by stream
+  std::vector<std::vector<ptx::QueuedLaunch>> waiting_;
+  std::condition_variable met_;
   std::mutex mutex_;
   std::unordered_map<std::string, ptx::Lowered> kernels_;  // by text
 };

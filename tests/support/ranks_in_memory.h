@@ -132,8 +132,10 @@ class RanksBackend : public model::Backend {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       collectives_.push_back(std::make_unique<CollectiveInMemory>(meeting_, rank));
       shards_.push_back(std::make_unique<model::Model>(model::shard_of(model, rank, ranks, options)));
-      backends_.push_back(make(*shards_.back(), limits, *collectives_.back()));
     }
+    // at the same time: they may meet while they are made
+    backends_.resize(ranks);
+    on_all([&](uint32_t rank) { backends_[rank] = make(*shards_[rank], limits, *collectives_[rank]); });
   }
 
   const model::Model& shard(uint32_t rank) const { return *shards_[rank]; }
@@ -166,9 +168,21 @@ class RanksBackend : public model::Backend {
       check(std::equal(first.logits.begin(), first.logits.end(), other.logits.begin(), other.logits.end()) &&
                 std::equal(first.states.begin(), first.states.end(), other.states.begin(), other.states.end()),
             "the same result on every rank");
+      check(first.picked.size() == other.picked.size(), "as many tokens of every rank");
+      for (size_t j = 0; j < first.picked.size(); ++j)
+        check(first.picked[j].has_value() == other.picked[j].has_value() &&
+                  (!first.picked[j] || first.picked[j]->id == other.picked[j]->id),
+              "the same token of every rank");
     }
     return first;
   }
+  void allow(std::span<const std::span<const uint32_t>> masks) override {
+    on_all([&](model::Backend& backend) { backend.allow(masks); });
+  }
+  bool can_pick(const model::Picking& picking) const override { return backends_[0]->can_pick(picking); }
+  uint32_t max_in_flight() const override { return backends_[0]->max_in_flight(); }
+  uint32_t max_followed_rows() const override { return backends_[0]->max_followed_rows(); }
+  uint32_t max_followed_changes() const override { return backends_[0]->max_followed_changes(); }
   std::span<const float> residual() override { return backends_[0]->residual(); }
   void set_residual(std::span<const float> rows) override {
     for (auto& backend : backends_) backend->set_residual(rows);
@@ -187,15 +201,18 @@ class RanksBackend : public model::Backend {
   }
 
  private:
-  // The first exception of a rank ends all, and is thrown here.
   void on_all(const std::function<void(model::Backend&)>& work) {
+    on_all([&](uint32_t rank) { work(*backends_[rank]); });
+  }
+  // The first exception of a rank ends all, and is thrown here.
+  void on_all(const std::function<void(uint32_t rank)>& work) {
     std::vector<std::thread> threads;
     std::exception_ptr failure;
     std::mutex mutex;
-    for (auto& backend : backends_)
-      threads.emplace_back([&, one = backend.get()] {
+    for (uint32_t rank = 0; rank < backends_.size(); ++rank)
+      threads.emplace_back([&, rank] {
         try {
-          work(*one);
+          work(rank);
         } catch (...) {
           {
             const std::lock_guard lock(mutex);

@@ -36,10 +36,12 @@ class GroupWriter {
     each_32([&](U32 pair, U32 id, U32 same, Pred first) {
       U32 rank = popcount(same & lanes_below());
       auto slot = k_.var(0u);
-      k_.when(pair < pairs_, [&] { slot = load(of_warp(id)) + rank; });
+      k_.when(counts(pair, id), [&] { slot = load(of_warp(id)) + rank; });
       k_.warp_sync();
       k_.when(first, [&] { add_to(of_warp(id), popcount(same)); });
-      k_.when(pair < pairs_, [&] {
+      if (s_.skips)
+        k_.when(pair < pairs_ && id == ~0u, [&] { store(k_.arg(&GroupArgs::slot_of) + pair, GroupRows::no_row); });
+      k_.when(counts(pair, id), [&] {
         store(k_.arg(&GroupArgs::list) + slot.get(), pair / used);
         store(k_.arg(&GroupArgs::slot_of) + pair, slot.get());
         if (s_.weights) store(k_.arg(&GroupArgs::slot_weights) + slot.get(), load(k_.arg(&GroupArgs::weights) + pair));
@@ -52,6 +54,8 @@ class GroupWriter {
   Shared<uint32_t> of_warp(U32 expert) { return counts_ + (k_.warp() * s_.largest + expert); }
   U32 lanes_below() { return (k_.constant(1u) << k_.lane()) - 1u; }
   static void add_to(Shared<uint32_t> at, U32 more) { store(at, load(at) + more); }
+  // Whether a pair gets a slot. Lanes without a pair, and those of one that is skipped, have ~0 for its expert.
+  Pred counts(U32 pair, U32 id) { return s_.skips ? id != ~0u : pair < pairs_; }
 
   // body(pair, its expert, the lanes with that expert, whether this is the first of them) for this warp's pairs, 32 at
   // a time. The next 32 are loaded while these are worked on.
@@ -59,14 +63,17 @@ class GroupWriter {
     auto next = k_.var(~0u);
     auto load_next = [&](U32 pair) {
       next = ~0u;
-      k_.when(pair < end_, [&] { next = load(k_.arg(&GroupArgs::ids) + pair); });
+      k_.when(pair < end_, [&] {
+        const U32 id = load(k_.arg(&GroupArgs::ids) + pair);
+        next = s_.skips ? select(id < k_.arg(&GroupArgs::experts), id, ~0u) : id;
+      });
     };
     load_next(begin_ + k_.lane());
     k_.loop(begin_, end_, 32u, [&](U32 at) {
       U32 pair = at + k_.lane(), id = next.get();
       load_next(pair + 32u);
       U32 same = match_any(id);
-      body(pair, id, same, pair < pairs_ && (same & lanes_below()) == 0u);
+      body(pair, id, same, counts(pair, id) && (same & lanes_below()) == 0u);
       k_.warp_sync();
     });
   }

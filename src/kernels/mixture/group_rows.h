@@ -18,10 +18,10 @@ struct GroupRows {
   static constexpr uint32_t no_row = 0xffffffff;
   struct Args {
     ptx::DevicePtr<uint32_t> list;         // (slots): the row of each slot, or no_row
-    ptx::DevicePtr<uint32_t> slot_of;      // (rows, used): the slot of each pair
+    ptx::DevicePtr<uint32_t> slot_of;      // (rows, used): the slot of each pair, or no_row of one that is skipped
     ptx::DevicePtr<ExpertTile> tiles;      // (max_tiles), of which tile_count are written; 16-byte aligned
     ptx::DevicePtr<uint32_t> tile_count;   // (1)
-    ptx::DevicePtr<uint32_t> ids;          // (rows, used): experts, all below `experts`
+    ptx::DevicePtr<uint32_t> ids;          // (rows, used): experts, all below `experts` but for those that are skipped
     uint32_t rows, used, experts;          // experts: not above `largest`
     uint32_t slots;                        // of the list, max_slots() or more
     uint32_t tile_rows;                    // a multiple of 8
@@ -31,13 +31,14 @@ struct GroupRows {
   uint32_t largest = 128;  // number of experts
   uint32_t warps = 32;
   uint32_t weights = 0;  // of the pairs, by slot
+  uint32_t skips = 0;    // pairs of experts from `experts` on
   uint32_t chained = 0;
   auto operator<=>(const GroupRows&) const = default;
   static auto fields() {
     using F = Field<GroupRows>;
     return std::tuple(F{"largest", &GroupRows::largest, one_of({32, 64, 128, 256, 512})},
                       F{"warps", &GroupRows::warps, one_of({16, 32})}, F{"weights", &GroupRows::weights, yes_or_no()},
-                      F{"chained", &GroupRows::chained, yes_or_no()});
+                      F{"skips", &GroupRows::skips, yes_or_no()}, F{"chained", &GroupRows::chained, yes_or_no()});
   }
 
   // The number of slots and tiles that suffice for any choice of experts.

@@ -69,8 +69,15 @@ Kernel Mix::build() const {
     };
     k.loop(0u, used, 1u, [&](U32 j) {
       const U64 at = mad_wide(row, used, widen(j));
-      const U64 slot = by_slot ? widen(load(k.arg(&Args::slots) + at)) : at;
-      add_times(weighted ? load(k.arg(&Args::weights) + at) : F32{}, k.arg(&Args::y) + slot * widen(cols) + col);
+      const auto add_row = [&](U64 slot) {
+        add_times(weighted ? load(k.arg(&Args::weights) + at) : F32{}, k.arg(&Args::y) + slot * widen(cols) + col);
+      };
+      if (!by_slot) return add_row(at);
+      const U32 slot = load(k.arg(&Args::slots) + at);
+      if (skips)
+        k.when(slot != ~0u, [&] { add_row(widen(slot)); });
+      else
+        add_row(widen(slot));
     });
     const U64 at = mad_wide(row, cols, widen(col));
     if (shared) {

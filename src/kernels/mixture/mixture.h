@@ -47,8 +47,8 @@ struct Route {
 };
 
 // out = scale * (sum of weights[row, j] * y[row, j] [+ sigmoid(shared_gate[row]) * shared[row]]), or out += that, added
-// in the order of j. With by_slot row j of y is y[slots[row, j]]. No j: the shared expert alone. Not weighted: all
-// weights are 1.
+// in the order of j. With by_slot row j of y is y[slots[row, j]]; with `skips` it is left out where that is ~0. No j:
+// the shared expert alone. Not weighted: all weights are 1.
 struct Mix {
   static constexpr std::string_view name = "mix", summary = "the experts' results by their shares, into h",
                                     lowest_target = "sm_75";
@@ -69,6 +69,7 @@ struct Mix {
   uint32_t shared = 0;   // there is a shared expert
   uint32_t by_slot = 0;  // rows of y lie in the order of group_rows
   uint32_t weighted = 1;
+  uint32_t skips = 0;  // with by_slot
   uint32_t chained = 0;
   auto operator<=>(const Mix&) const = default;
   static auto fields() {
@@ -76,7 +77,7 @@ struct Mix {
     return std::tuple(F{"threads", &Mix::threads, range(32, 1024, 32)}, F{"vec", &Mix::vec, one_of({1, 2, 4})},
                       F{"add", &Mix::add, yes_or_no()}, F{"shared", &Mix::shared, yes_or_no()},
                       F{"by_slot", &Mix::by_slot, yes_or_no()}, F{"weighted", &Mix::weighted, yes_or_no()},
-                      F{"chained", &Mix::chained, yes_or_no()});
+                      F{"skips", &Mix::skips, yes_or_no()}, F{"chained", &Mix::chained, yes_or_no()});
   }
 
   ptx::Kernel build() const;

@@ -11,7 +11,7 @@ AddKernels add_cluster_attention_kernels, add_prompt_attention_kernels, add_wgmm
     add_any_attention_kernels, add_heads_kernels, add_latent_attention_kernels, add_latent_expand_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels, add_cut_gate_kernels, add_altup_kernels,
     add_all_reduce_kernels;
-AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels;
+AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels, add_own_experts_kernels;
 AddKernels add_recurrence_kernels, add_chunked_recurrence_kernels, add_convolution_kernels;
 AddKernels add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
 
@@ -46,7 +46,8 @@ const std::vector<Entry>& catalog() {
                             add_convolution_kernels,
                             add_cut_gate_kernels,
                             add_altup_kernels,
-                            add_all_reduce_kernels})
+                            add_all_reduce_kernels,
+                            add_own_experts_kernels})
       add(list);
     return list;
   }();

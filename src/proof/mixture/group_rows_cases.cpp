@@ -28,7 +28,8 @@ std::vector<uint32_t> picked_experts(Random& random, uint32_t rows, uint32_t use
 Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, uint32_t tile_rows,
                 Choice choice = Choice::any, uint32_t more_slots = 0) {
   auto run = [=](Machine& m, Random& random, Check& check) {
-    const std::vector<uint32_t> ids = picked_experts(random, rows, used, experts, choice);
+    std::vector<uint32_t> ids = picked_experts(random, rows, used, experts, choice);
+    for (uint32_t p = 0; spec.skips && p < ids.size(); p += 1 + random.below(3)) ids[p] = experts + random.below(2);
     const uint32_t pairs = rows * used, slots = GroupRows::max_slots(pairs, experts, tile_rows) + more_slots;
     const uint32_t max_tiles = GroupRows::max_tiles(pairs, experts, tile_rows);
     const std::vector<float> weights = random.normals(pairs), before(slots, 7.0f);
@@ -45,7 +46,7 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
                                .weights = m.put(weights),
                                .slot_weights = m.put(before)};
     m.launch(spec, args);
-    std::vector<uint32_t> list, slot_of(pairs), tiles;
+    std::vector<uint32_t> list, slot_of(pairs, GroupRows::no_row), tiles;
     for (uint32_t e = 0; e < experts; ++e) {
       const auto first = uint32_t(list.size());
       for (uint32_t p = 0; p < pairs; ++p)
@@ -63,7 +64,8 @@ Case group_rows(GroupRows spec, uint32_t rows, uint32_t used, uint32_t experts, 
     check.equal("list", m.get(args.list, slots), list);
     check.equal("slot_of", m.get(args.slot_of, pairs), slot_of);
     std::vector<float> of_slots = before;
-    for (uint32_t p = 0; spec.weights && p < pairs; ++p) of_slots[slot_of[p]] = weights[p];
+    for (uint32_t p = 0; spec.weights && p < pairs; ++p)
+      if (slot_of[p] != GroupRows::no_row) of_slots[slot_of[p]] = weights[p];
     check.equal("slot_weights", m.get(args.slot_weights, slots), of_slots);
     check.equal("tile_count", m.get(args.tile_count, 1), std::vector<uint32_t>{uint32_t(tiles.size() / 4)});
     check.that(tiles.size() <= size_t(max_tiles) * 4, fmt::format("{} of {} tiles", tiles.size() / 4, max_tiles));
@@ -107,6 +109,7 @@ void add_group_rows_cases(Sweep sweep, std::vector<Case>& cases) {
   if (sweep == Sweep::quick) return;
   for (uint32_t largest : {32u, 64u, 128u, 256u, 512u}) {
     cases.push_back(group_rows({.largest = largest, .chained = 1}, 70, 8, largest, 16));
+    cases.push_back(group_rows({.largest = largest, .weights = 1, .skips = 1}, 41, 5, largest - 1, 8));
     cases.push_back(group_rows({.largest = largest, .warps = 16}, 33, 3, largest - 5, 64, Choice::spread));
   }
   for (uint32_t tile_rows : {8u, 40u, 128u}) {

@@ -112,6 +112,7 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
     const std::vector<float> y = random.normals(size_t(slots) * cols), weights = random.normals(results);
     std::vector<uint32_t> slot_of(results);
     for (uint32_t i = 0; i < results; ++i) slot_of[i] = spec.by_slot ? 2 * (results - 1 - i) + random.below(2) : i;
+    for (uint32_t i = 0; spec.skips && i < results; i += 1 + random.below(3)) slot_of[i] = ~0u;
     std::vector<float> gates = random.normals(size_t(rows) * gate_stride, 5);
     if (gate_stride == 0) gates = {std::numeric_limits<float>::infinity()};
     Mix::Args args{.out = spec.add ? m.put(before) : m.poisoned<float>(before.size()),
@@ -137,7 +138,8 @@ Case mix(Mix spec, uint32_t rows, uint32_t cols, uint32_t used, float scale = 1,
         size += std::abs(part);
       };
       for (size_t j = 0; j < used; ++j)
-        add((spec.weighted ? double(weights[r * used + j]) : 1.0) * y[size_t(slot_of[r * used + j]) * cols + c]);
+        if (slot_of[r * used + j] != ~0u)
+          add((spec.weighted ? double(weights[r * used + j]) : 1.0) * y[size_t(slot_of[r * used + j]) * cols + c]);
       if (spec.shared) add(shared[i] / (1 + std::exp(-double(gates[r * gate_stride]))));
       want.push_back(sum * scale + (spec.add ? before[i] : 0));
       sizes.push_back(size * scale + (spec.add ? std::abs(before[i]) : 0));
@@ -181,6 +183,7 @@ void add_mixture_cases(Sweep sweep, std::vector<Case>& cases) {
     for (uint32_t shared : {0u, 1u}) {
       cases.push_back(mix({.threads = 32, .add = add, .shared = shared}, 5, 65, 3, 0.5f));
       cases.push_back(mix({.vec = 4, .add = add, .shared = shared, .by_slot = 1, .weighted = 0}, 3, 68, 3));
+      cases.push_back(mix({.vec = 4, .add = add, .shared = shared, .by_slot = 1, .skips = 1}, 4, 132, 5));
       cases.push_back(mix({.add = add, .shared = shared, .chained = 1}, 2, 300, 32));
       cases.push_back(mix({.add = add, .shared = shared}, 3, 1, 1));
       cases.push_back(mix({.add = add, .shared = shared}, 0, 64, 2));
