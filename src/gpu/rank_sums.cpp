@@ -10,7 +10,7 @@
 namespace heddle::gpu {
 namespace {
 
-constexpr uint32_t mailbox_places = 256;  // rows of a launch; a block each, so that all of them run at the same time
+constexpr uint32_t mailbox_places = 256;  // rows of a launch, at most
 constexpr uint32_t min_place = 4096;      // values: logits are many
 
 kernels::MailboxLayout layout_for(uint32_t ranks, uint32_t width) {
@@ -54,7 +54,8 @@ MachineId this_machine() {
 struct Mailbox {
   MachineId machine;
   uint32_t process = 0;
-  uint64_t address = 0, places = 0, place = 0;
+  uint32_t sms = 0;
+  uint64_t address = 0;
   cuda::MemoryHandle handle{};
 };
 
@@ -86,8 +87,7 @@ RankSums::RankSums(const cuda::Context& context, const RankOptions& options, uin
 
 // Empty, or why they cannot be reached.
 std::string RankSums::open_mailboxes(const cuda::Context& context) {
-  Mailbox mine{
-      .machine = this_machine(), .process = uint32_t(getpid()), .places = layout_.places, .place = layout_.place};
+  Mailbox mine{.machine = this_machine(), .process = uint32_t(getpid()), .sms = context.info().sms};
   std::string wrong;
   if (ranks_ > kernels::max_all_reduce_ranks)
     wrong = fmt::format("at most {} ranks can", kernels::max_all_reduce_ranks);
@@ -104,6 +104,7 @@ std::string RankSums::open_mailboxes(const cuda::Context& context) {
   for (const Mailbox& theirs : of_all_ranks(group_, mine)) {
     const auto rank = uint32_t(boxes_.size());
     boxes_.push_back(theirs.address);
+    rows_at_once_ = std::min(rows_at_once_, theirs.sms);
     if (!wrong.empty() || (theirs.process == mine.process && theirs.machine == mine.machine)) continue;
     if (theirs.machine != mine.machine) {
       wrong = fmt::format("rank {} runs on another machine", rank);
@@ -163,7 +164,7 @@ void RankSums::launch(Recorder& to, kernels::AllReduce spec, kernels::AllReduce:
 void RankSums::sum(Recorder& to, uint64_t y, uint64_t values) {
   if (!is_own(values))
     return to.call("nccl", [this, y, values](cuda::Stream& stream) { nccl_->sum(stream, y, values); });
-  const uint64_t at_once = uint64_t(layout_.places) * layout_.place;
+  const uint64_t at_once = uint64_t(rows_at_once_) * layout_.place;
   for (uint64_t first = 0; first < values; first += at_once) {
     const auto count = uint32_t(std::min(at_once, values - first));
     launch(to, {.vec = count % 4 ? 1u : 4u},
@@ -177,8 +178,8 @@ void RankSums::sum(Recorder& to, uint64_t y, uint64_t values) {
 void RankSums::sum_and_add(Recorder& to, uint64_t y, uint32_t rows, const Ending& ending) {
   check(adds(rows), "as many rows as are added at once");
   const uint64_t row_bytes = width_ * 4ull;
-  for (uint32_t first = 0; first < rows; first += layout_.places) {
-    const uint32_t count = std::min(layout_.places, rows - first);
+  for (uint32_t first = 0; first < rows; first += rows_at_once_) {
+    const uint32_t count = std::min(rows_at_once_, rows - first);
     launch(to, {.vec = width_ % 4 ? 1u : 4u, .norm = ending.norm, .add = 1, .after = ending.after != 1},
            {.y = {y + first * row_bytes},
             .h = {ending.h + first * row_bytes},

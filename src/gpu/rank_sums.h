@@ -52,6 +52,8 @@ class RankSums {
   model::Collective& group_;
   const uint32_t rank_, ranks_, width_;
   const kernels::MailboxLayout layout_;
+  // A block each, which waits for the same block of all ranks: as many as SMs, so that all of them run.
+  uint32_t rows_at_once_ = layout_.places;
   cuda::Buffer mailbox_;
   std::vector<cuda::PeerMemory> peers_;
   std::vector<uint64_t> boxes_;  // of each rank; empty: they cannot all be reached

@@ -140,7 +140,7 @@ double time_of(SumsOfRank& rank, const cuda::Context& context, uint64_t bytes) {
 }
 
 bool try_sums(const RanksToTry& how, model::Collective& group, const cuda::Context& context) {
-  const uint32_t launches = how.names.empty() ? 400 : uint32_t(std::stoul(how.names[0]));
+  const uint32_t launches = how.names.empty() ? 8000 : uint32_t(std::stoul(how.names[0]));
   std::optional<SumsOfRank> own, by_nccl;
   own.emplace(context, group, RankOptions::Sums::own);
   bool good = check_sums(*own, context, launches, true);
