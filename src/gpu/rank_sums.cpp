@@ -1,11 +1,10 @@
 #include "gpu/rank_sums.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <fstream>
+#include <random>
 
 namespace heddle::gpu {
 namespace {
@@ -51,10 +50,15 @@ MachineId this_machine() {
   return id;
 }
 
+// A number that no other process has; those of the system may be the same in two containers.
+uint32_t this_process() {
+  static const uint32_t number = std::random_device()();
+  return number;
+}
+
 struct Mailbox {
   MachineId machine;
-  uint32_t process = 0;
-  uint32_t sms = 0;
+  uint32_t process = 0, sms = 0;
   uint64_t address = 0;
   cuda::MemoryHandle handle{};
 };
@@ -87,7 +91,7 @@ RankSums::RankSums(const cuda::Context& context, const RankOptions& options, uin
 
 // Empty, or why they cannot be reached.
 std::string RankSums::open_mailboxes(const cuda::Context& context) {
-  Mailbox mine{.machine = this_machine(), .process = uint32_t(getpid()), .sms = context.info().sms};
+  Mailbox mine{.machine = this_machine(), .process = this_process(), .sms = context.info().sms};
   std::string wrong;
   if (ranks_ > kernels::max_all_reduce_ranks)
     wrong = fmt::format("at most {} ranks can", kernels::max_all_reduce_ranks);
