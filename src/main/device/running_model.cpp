@@ -1,6 +1,7 @@
 // Opens the file once, for the weights and the tokenizer; then finds the device.
 #include "main/device/running_model.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -297,15 +298,27 @@ class Opener {
                   options_.gpu_layers ? "--gpu-layers" : "--cpu-experts");
     if (options_.mtp && options_.ranks.pipeline > 1)
       throw Error("--mtp: expected one stage, found --pipeline {}", options_.ranks.pipeline);
+    if (!options_.ranks.gpus.empty() && wanted_.cpu)
+      throw Error("--gpus: expected --device auto with it, found {}",
+                  options_.backend.empty() ? "--device cpu" : "--backend " + options_.backend);
+    if (!options_.ranks.gpus.empty() && wanted_.gpu)
+      throw Error("--gpus: expected --device auto with it, found --device {}", options_.device);
     if (options_.ranks.cpu_ranks && wanted_.gpu)
       throw Error("--cpu-ranks: expected --device cpu or auto with it, found {}", options_.device);
   }
   void load_rank(RankGroup& group) {
     cut_for(group);
     const model::Model* draft_here = group.leads() ? draft() : nullptr;  // rank 0 computes the draft alone
-    const Fit fits = fit(running_->own(), options_, rows_ ? rows_ : cpu_rows(options_), usable_on_cpu(options_),
-                         nullptr, draft_here);
-    if (fits.context == 0) throw TooLittleMemory("{}", does_not_fit(running_->own(), fits, "", draft_here));
+    const std::optional<uint32_t> gpu = gpu_of(group);
+    std::optional<cuda::Context> on;  // until the backend has its own
+    if (gpu) gpu::expect_capable(on.emplace(*gpu).info());
+    const Fit fits = on ? fit(running_->own(), options_, rows_ ? rows_ : gpu_rows,
+                              usable_on_gpu(options_, on->memory().free / ranks_on(*gpu)), &on->info(), draft_here)
+                        : fit(running_->own(), options_, rows_ ? rows_ : cpu_rows(options_), usable_on_cpu(options_),
+                              nullptr, draft_here);
+    if (fits.context == 0)
+      throw TooLittleMemory(
+          "{}", does_not_fit(running_->own(), fits, gpu ? fmt::format(" on cuda:{}", *gpu) : "", draft_here));
     uint32_t context = fits.context;
     model::Limits limits = fits.limits;
     group.agree(running_->own(), context, limits);
@@ -313,7 +326,8 @@ class Opener {
     cut_for(group);
     say_context(fits);
     std::unique_ptr<model::Backend> own = rank_backend(group);
-    if (running_->draft && group.leads()) load_on_cpu(*running_->draft);
+    if (running_->draft && group.leads()) gpu ? load_on_gpu(*running_->draft, *gpu) : load_on_cpu(*running_->draft);
+    running_->gpu = gpu;
     group.group().smallest({});  // all are ready
     running_->backend = group.leads() ? ranks::make_leader(std::move(own), group.group()) : std::move(own);
   }
@@ -324,19 +338,48 @@ class Opener {
     if (stages > 1)
       running_->stage =
           model::stage_of(running_->model, model::stages_of(running_->model, stages)[group.rank() / each]);
-    if (each > 1) running_->shard = model::shard_of(running_->own(), group.rank() % each, each);
+    if (each > 1)
+      running_->shard =
+          model::shard_of(running_->own(), group.rank() % each, each, {.norms_across = !gpu_of(group).has_value()});
   }
   // What computes the part of this rank: on its device, together with the others.
   std::unique_ptr<model::Backend> rank_backend(RankGroup& group) {
     const model::Model& own = running_->own();
-    cpu::Options with = cpu_options(own);
-    if (running_->shard) with.ranks = &group.of_stage();
-    std::unique_ptr<model::Backend> backend =
-        options_.backend != "reference" ? cpu::make_cpu(own, running_->limits, with)
-        : with.ranks                    ? cpu::make_reference_rank(own, running_->limits, *with.ranks)
-                                        : cpu::make_reference(own, running_->limits);
+    const std::optional<uint32_t> gpu = gpu_of(group);
+    std::unique_ptr<model::Backend> backend = gpu ? rank_on_gpu(group, *gpu) : rank_on_cpu(group);
     if (!running_->stage) return backend;
     return ranks::make_stage(own, std::move(backend), group.collective(), {.stages = options_.ranks.pipeline});
+  }
+
+  std::unique_ptr<model::Backend> rank_on_cpu(RankGroup& group) {
+    const model::Model& own = running_->own();
+    cpu::Options with = cpu_options(own);
+    if (running_->shard) with.ranks = &group.of_stage();
+    if (options_.backend != "reference") return cpu::make_cpu(own, running_->limits, with);
+    return with.ranks ? cpu::make_reference_rank(own, running_->limits, *with.ranks)
+                      : cpu::make_reference(own, running_->limits);
+  }
+  std::unique_ptr<model::Backend> rank_on_gpu(RankGroup& group, uint32_t ordinal) {
+    gpu::Options with = gpu_options(running_->own(), ordinal, false);
+    if (running_->shard) with.ranks = {.group = &group.of_stage(), .timeout = ranks::Patience{}.collective};
+    if (ranks_on(ordinal) > 1) {  // NCCL takes no two ranks on one GPU unless they seem to be on different machines
+      setenv("NCCL_HOSTID", fmt::format("rank{}", group.rank()).c_str(), 0);
+      setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+      setenv("NCCL_IB_DISABLE", "1", 0);
+    }
+    return gpu::make_gpu(running_->own(), running_->limits, with);
+  }
+  // The GPU of this rank; none: it computes on the CPU.
+  std::optional<uint32_t> gpu_of(const RankGroup& group) const {
+    const RankOptions& ranks = options_.ranks;
+    if (ranks.cpu_ranks || wanted_.cpu) return {};
+    if (!ranks.gpus.empty()) return ranks.gpus.at(group.rank());
+    return wanted_.gpu ? *wanted_.gpu : rank_place(ranks).local;
+  }
+  // How many ranks compute on a GPU of this machine.
+  uint32_t ranks_on(uint32_t ordinal) const {
+    const std::vector<uint32_t>& gpus = options_.ranks.gpus;
+    return gpus.empty() ? 1 : uint32_t(std::count(gpus.begin(), gpus.end(), ordinal));
   }
 
   // The model, then its draft.
