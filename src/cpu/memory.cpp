@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "base/clock.h"
@@ -19,17 +20,29 @@ namespace {
 
 class WeightBytes {
  public:
-  WeightBytes(const Isa& isa, bool exact) : isa_(isa), exact_(exact) {}
+  WeightBytes(const model::Model& model, const Isa& isa, bool exact)
+      : model_(model), is_part_(RowSizes(model).partial), isa_(isa), exact_(exact) {}
 
   void add(const model::Matrix& matrix) {
     if (!matrix || !seen_.insert({matrix.data.data(), matrix.rows}).second) return;  // tied ones count once
     const Weights weights = describe_weights(matrix, isa_, exact_);
     total += weights.kind == XKind::f32 ? matrix.data.size() : weights.tiles() * weights.tile_bytes;
+    if (weights.kind != XKind::f32 && is_part_ && is_copy(matrix)) total += matrix.data.size();
   }
 
   uint64_t total = 0;
 
  private:
+  // Whether it is a copy that was made for one rank: those stay in memory beside what is packed of them.
+  bool is_copy(const model::Matrix& matrix) const {
+    const uint8_t* at = matrix.data.data();
+    return std::any_of(model_.storage.begin(), model_.storage.end(), [&](const std::vector<uint8_t>& one) {
+      return std::less_equal<>()(one.data(), at) && std::less<>()(at, one.data() + one.size());
+    });
+  }
+
+  const model::Model& model_;
+  const bool is_part_;
   const Isa& isa_;
   bool exact_;
   std::set<std::pair<const uint8_t*, uint64_t>> seen_;  // and the number of rows
@@ -50,7 +63,7 @@ uint64_t row_bytes(const model::Model& model) {
 }  // namespace
 
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options) {
-  WeightBytes weights(choose_isa(options.isa), options.exact);
+  WeightBytes weights(model, choose_isa(options.isa), options.exact);
   for (const model::Layer& layer : model.layers)
     for (const model::SublayerMatrix& all : model::matrices_of(layer)) {
       const uint64_t rows = all.matrix->rows / all.experts;

@@ -303,6 +303,19 @@ TEST(Ranks, NoneNeedsMoreMemoryThanTheFirst) {
   }
 }
 
+TEST(Ranks, CopiesOfColumnsCountAsMemory) {
+  Shape shape = even_rank_shape;
+  shape.format = Format::q8_0;
+  Builder builder(shape);
+  model::Model shard = model::shard_of(builder.model(), 0, 2);
+  uint64_t copies = 0;
+  for (const std::vector<uint8_t>& one : shard.storage) copies += one.size();
+  const uint64_t with = cpu::memory_needed(shard, rank_limits).weights;
+  const auto elsewhere = std::exchange(shard.storage, {});
+  EXPECT_GT(copies, 0u);
+  EXPECT_EQ(with - cpu::memory_needed(shard, rank_limits).weights, copies);
+}
+
 // Rank 0 of two, whose other rank is lost after some sums.
 class LosesOther : public model::Collective {
  public:
