@@ -20,7 +20,7 @@
 namespace heddle::ranks {
 namespace {
 
-constexpr double end_seconds = 3;
+constexpr double end_seconds = 2;
 
 // In the new process: only what may be called between fork and exec.
 [[noreturn]] void become(const char* program, char* const* arguments, pid_t parent, int socket, int memory) {

@@ -16,7 +16,7 @@ class Children {
   // error. Call it from a thread that lives as long as the process: the system ends the children with it.
   Children(const std::string& program, uint32_t ranks,
            const std::function<std::vector<std::string>(uint32_t rank, int socket, int memory)>& arguments);
-  ~Children();  // waits for them to end, 3 s; then they are killed
+  ~Children();  // waits for them to end, 2 s; then they are killed
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
