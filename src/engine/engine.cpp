@@ -81,7 +81,7 @@ BeyondCache Engine::State::beyond_cache() const {
                                     backend_.kv_part_bytes(model::KvPart::state), int(limits_.kv), limits_.block_tokens,
                                     is_long, options_.store_identity));
   };
-  return {store_, root(false), root(true)};
+  return {store_, root(false), root(true), backend_.kv_part_bytes(model::KvPart::block) == 0};
 }
 
 std::unique_ptr<Draft> Engine::State::make_head_draft() const {

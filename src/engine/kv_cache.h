@@ -114,6 +114,9 @@ class KvBlocks {
 struct BeyondCache {
   KvStore* store = nullptr;  // null: there is none
   TextHash root, long_root;  // of empty texts, with all that bytes depend on; the second of long ones
+  // Whether the model has no bytes in these: blocks, where all its attentions have windows or it has none.
+  bool no_blocks = false;
+  bool is_empty(model::KvPart part) const { return no_blocks && part == model::KvPart::block; }
 };
 
 struct Sequence;

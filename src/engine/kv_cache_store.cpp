@@ -41,6 +41,7 @@ void KvCache::watch_evictions() {
 
 void KvCache::add_evicted(model::KvPlace place, const TextHash& text) {
   const KvKey key{place.part, text};
+  if (beyond_.is_empty(place.part)) return;
   if (beyond_.store->find(key)) return;  // it has been used
   if (place.part != KvPart::state) {
     const std::deque<Copy>& copies = place.part == KvPart::window ? window_copies_ : copies_;
@@ -55,7 +56,7 @@ std::vector<KvCache::Kept> KvCache::next_unsaved(size_t count) {
   std::vector<Kept> next;
   if (!beyond_.store || !beyond_.store->lasts()) return next;
   const auto add = [&](model::KvPlace place, const TextHash& text) {
-    if (beyond_.store->where({place.part, text}) == KvStore::Where::nowhere)
+    if (!beyond_.is_empty(place.part) && beyond_.store->where({place.part, text}) == KvStore::Where::nowhere)
       next.push_back({place, {place.part, text}});
   };
   for (; !unsaved_.empty() && next.size() < count; unsaved_.pop_front()) {
@@ -76,6 +77,7 @@ KvCache::Reach KvCache::reach_of(const Sequence& s, bool anywhere) const {
   KvStore& store = *beyond_.store;
   const auto has = [&](KvPart part, uint32_t block, KvBytes& bytes) {
     const KvKey key{part, text_of(s, block)};
+    if (beyond_.is_empty(part)) return true;
     if (!anywhere) return bool(bytes = store.find(key));
     return store.where(key) != KvStore::Where::nowhere;
   };
@@ -135,7 +137,7 @@ std::vector<KvKey> KvCache::wanted_of_prompt(const Sequence& s) const {
   const uint32_t first_seen = has_windows() ? first_block_seen(count * block_tokens_) : 0;
   const auto add = [&](KvPart part, uint32_t block) {
     const KvKey key{part, text_of(s, block)};
-    if (beyond_.store->where(key) != KvStore::Where::memory) keys.push_back(key);
+    if (!beyond_.is_empty(part) && beyond_.store->where(key) != KvStore::Where::memory) keys.push_back(key);
   };
   KvBlocks::Prefix prefix = s.prefix;
   bool in_cache = true;
@@ -163,7 +165,7 @@ std::vector<KvCache::Kept> KvCache::kept_of_prompt(const Sequence& s) const {
   for (uint32_t block = 0; block < end; ++block) {
     const TextHash& text = text_of(s, block);
     const auto add = [&](KvPart part, uint32_t index) { kept.push_back({{part, index}, {part, text}}); };
-    add(KvPart::block, s.blocks[block]);
+    if (!beyond_.no_blocks) add(KvPart::block, s.blocks[block]);
     const uint32_t window = has_windows() ? windows_.of(s.blocks[block]) : WindowBlocks::none;
     if (block >= first_seen && window != WindowBlocks::none) add(KvPart::window, window);
   }
@@ -190,7 +192,7 @@ void KvCache::restore(Sequence& s) {
     if (!next.found) {
       const auto block = blocks_.allocate();
       check(block.has_value(), "a block for each that is restored");
-      copies_.push_back({.to = *block, .bytes = next.block});
+      if (next.block) copies_.push_back({.to = *block, .bytes = next.block});
       next.found = blocks_.publish(*block, s.prefix, tokens_of(s, s.published));
       check(next.found->block == *block, "a text that the cache does not have");
       texts_[*block] = text_of(s, s.published);
