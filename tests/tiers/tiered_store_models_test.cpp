@@ -98,7 +98,7 @@ TEST_P(StoredFixtures, Resume) {
   const Fixture fixture{GetParam()};
   const Folder folder;
   fixture.write(folder, fixture.config);
-  const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = 192});
+  const model::Model model = model::load(formats::open_checkpoint(folder.path()));
   if (!model::is_causal(model)) GTEST_SKIP() << "a text is computed at once";
   if (model.context < 160) GTEST_SKIP() << "a context of " << model.context;
   expect_resumes(model, model::KvFormat::f16);
