@@ -239,6 +239,28 @@ TEST(OpenAiRequest, HowTheResponseIsSent) {
   EXPECT_BAD(generation(R"("stream":1)"), "stream", "invalid_type");
 }
 
+TEST(OpenAiRequest, KvTransfersAreThoseOfVllm) {
+  EXPECT_FALSE(generation("").remote_decode);
+  EXPECT_FALSE(generation(R"("kv_transfer_params":null)").remote_prefill);
+  const GenerationRequest first =
+      generation(R"("kv_transfer_params":{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,)"
+                 R"("remote_block_ids":null,"remote_host":null,"remote_port":null})");
+  EXPECT_TRUE(first.remote_decode);
+  EXPECT_FALSE(first.remote_prefill);
+  const GenerationRequest second =
+      generation(R"("kv_transfer_params":{"do_remote_decode":false,"do_remote_prefill":true,"remote_engine_id":"e",)"
+                 R"("remote_block_ids":[0,1],"remote_host":"10.0.0.1","remote_port":8701,"remote_request_id":"r"})");
+  EXPECT_FALSE(second.remote_decode);
+  ASSERT_TRUE(second.remote_prefill);
+  EXPECT_EQ(second.remote_prefill->host, "10.0.0.1");
+  EXPECT_EQ(second.remote_prefill->port, 8701);
+  EXPECT_EQ(second.remote_prefill->request, "r");
+  EXPECT_BAD(generation(R"("kv_transfer_params":7)"), "kv_transfer_params", "invalid_type");
+  EXPECT_BAD(generation(R"("kv_transfer_params":{"do_remote_prefill":true})"), "kv_transfer_params", "invalid_value");
+  EXPECT_BAD(generation(R"("kv_transfer_params":{"do_remote_prefill":true,"do_remote_decode":true})"),
+             "kv_transfer_params", "invalid_value", "found both");
+}
+
 TEST(OpenAiRequest, FieldsForTheEngineAndTheLog) {
   EXPECT_EQ(generation(R"("priority":-100)").priority, -100);
   EXPECT_BAD(generation(R"("priority":1)"), "priority", "integer_above_max_value");
