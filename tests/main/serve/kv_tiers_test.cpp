@@ -40,8 +40,8 @@ TEST(KvTiers, APromptIsFoundOnDiskByTheNextProcess) {
     if (process == 0) first = answer;
     EXPECT_EQ(answer.at("choices"), first.at("choices"));
     EXPECT_EQ(cached_of(answer) > 96, process > 0) << "process " << process;
-    if (process == 0) EXPECT_EQ(server.stop(), 0);
-    // the later ones are killed: what was written stays
+    // the second is killed: what was written stays
+    EXPECT_TRUE(process == 1 || server.stop() == 0);
   }
 }
 
