@@ -3,6 +3,7 @@
 #include <openssl/sha.h>
 
 #include <cstring>
+#include <utility>
 
 namespace heddle::server {
 namespace {

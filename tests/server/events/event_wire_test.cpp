@@ -1,6 +1,7 @@
 // Batches byte by byte, as Python's msgpack packs them.
 #include "server/events/event_wire.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace heddle::test {
