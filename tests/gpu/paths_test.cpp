@@ -13,6 +13,7 @@
 #include "tests/gpu/fake_gpu.h"
 #include "tests/gpu/small_model.h"
 #include "tests/ptx/assemble_all.h"
+#include "tests/support/ranks_in_memory.h"
 
 namespace heddle::gpu {
 namespace {
@@ -308,6 +309,16 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
     for (uint32_t i = 2; i < limits.kv_blocks; ++i) batch.blocks[0].push_back(i);
     model::forward(latent.model, *backend, batch);
     backend->result();
+  }
+  {  // experts by rank
+    const model::Limits limits{.rows = 200, .kv_blocks = 400, .block_tokens = 32};
+    test::RanksBackend ranks(mixture.model, limits, 2, {.expert_parallel = true, .norms_across = false},
+                             [](const model::Model& part, const model::Limits& of_rank, model::Collective& group) {
+                               return make_gpu(
+                                   part, of_rank,
+                                   {.ranks = {.group = &group, .sums = RankOptions::Sums::own}, .preload = false});
+                             });
+    model::forward(mixture.model, ranks, batch_of({{1, 3}}));
   }
   read_bandwidth(cuda::Context());
   const Calls launched = kernels_since(0);
