@@ -136,13 +136,14 @@ uint64_t Cpu::kv_part_bytes(model::KvPart part) const {
 }
 
 void Cpu::read_kv(std::span<const model::KvRead> reads) {
-  for (const auto& [from, to] : reads) {
-    model::check_kv_span(*this, limits_, from, to.size());
+  for (const model::KvRead& read : reads) {
+    const model::KvPlace from = read.from;
+    model::check_kv_span(*this, limits_, from, read.to.size());
     if (from.part == model::KvPart::state) {
-      std::ranges::copy(recurrent_.slot(from.index), to.begin());
+      std::ranges::copy(recurrent_.slot(from.index), read.to.begin());
       continue;
     }
-    uint8_t* at = to.data();
+    uint8_t* at = read.to.data();
     each_cache(from.part, [&](const KvCache& cache) {
       cache.read(from.index, at);
       at += cache.block_bytes();

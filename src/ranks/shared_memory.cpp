@@ -149,9 +149,10 @@ class SharedMemory : public model::Collective {
     if (ranks_ == 2 || values.size() <= one_shot_values) {
       add_in_order(values, ranks_, [this](uint32_t rank) { return slot(rank); });
     } else {
-      const auto [first, count] = slice_of(values.size(), rank_, ranks_);
-      add_in_order(values.subspan(first, count), ranks_, [&](uint32_t rank) { return slot(rank) + first; });
-      std::copy_n(values.data() + first, count, slot(rank_) + first);  // no other rank reads this slice of it
+      const ValueRange own = slice_of(values.size(), rank_, ranks_);
+      add_in_order(values.subspan(own.first, own.count), ranks_, [&](uint32_t rank) { return slot(rank) + own.first; });
+      std::copy_n(values.data() + own.first, own.count,
+                  slot(rank_) + own.first);  // no other rank reads this slice of it
       meet();
       for (uint32_t rank = 0; rank < ranks_; ++rank) {
         const ValueRange slice = slice_of(values.size(), rank, ranks_);

@@ -41,7 +41,12 @@ class TcpSource : public engine::KvSource {
         throw Error("it refuses: {}", refusal);
       std::unordered_map<KvKey, bool, engine::HashOfKvKey> wanted;
       for (const KvKey& key : keys) wanted[key] = true;
-      for (uint8_t more = 0; socket.receive({&more, 1}), more != 0;) {
+      const auto comes_another = [&] {
+        uint8_t more = 0;
+        socket.receive({&more, 1});
+        return more != 0;
+      };
+      while (comes_another()) {
         PartHeader header;
         socket.receive(header);
         const PartFile file = read_part_header(header, declared_bytes(header));
