@@ -177,7 +177,7 @@ TEST_F(RanksOfSmallModels, NeedTheOthers) {
 }
 
 TEST_F(RanksOfSmallModels, RefuseNormsOverTheValuesOfSeveral) {
-  model_.layers[0].get<model::Attention>().q_norm.across.emplace();
+  model_.layers[0].get<model::Attention>().q_norm.across = model::Norm::Across{.size = 1, .counted = true};
   cuda::expect_says(cuda::message<Error>([&] { make_gpu(model_, limits_, interpreted()); }),
                     {"norms over the values of several ranks cannot run on the GPU"});
 }
