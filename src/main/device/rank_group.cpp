@@ -43,6 +43,8 @@ void check_rank_options(const RankOptions& options) {
     throw Error("--rank: expected a number below --world {}, found {}", *options.world, *options.rank);
   if (!options.leader.empty() && !options.rank && options.launcher.empty())
     throw Error("--leader: expected --rank or --launcher with it, found neither");
+  if (options.expert_parallel && !options.asked())
+    throw Error("--expert-parallel: expected several processes (--cpu-ranks, --gpus, --launcher or --rank), found one");
   if (!(options.join_seconds > 0)) throw Error("--join-seconds: expected more than 0, found {}", options.join_seconds);
 }
 
@@ -62,6 +64,7 @@ std::vector<std::pair<std::string, std::string>> common_options(const DeviceOpti
       {"--deterministic", options.deterministic ? "yes" : "no"},
       {"--mtp", options.mtp ? "yes" : "no"},
       {"--pipeline", std::to_string(options.ranks.pipeline)},
+      {"--expert-parallel", options.ranks.expert_parallel ? "yes" : "no"},
       {"tokens of the KV cache", std::to_string(options.cache_tokens)},
       {"sequences at once", std::to_string(options.at_once)},
       {"cache for many sequences", options.many ? "yes" : "no"},
@@ -88,6 +91,7 @@ std::vector<std::string> child_arguments(const std::string& model, const DeviceO
   if (!ranks.gpus.empty()) add("--gpus", fmt::format("{}", fmt::join(ranks.gpus, ",")));
   add("--pipeline", ranks.pipeline);
   add("--join-seconds", ranks.join_seconds);
+  if (ranks.expert_parallel) words.push_back("--expert-parallel");
   add("--device", options.device);
   if (!options.backend.empty()) add("--backend", options.backend);
   add("--cpu-isa", options.isa);

@@ -35,6 +35,9 @@ void describe_ranks(CLI::App& command, RankOptions& options) {
       ->type_name("HOST:PORT");
   number("--pipeline", options.pipeline,
          "Stages of layers that the processes are divided into, one after the other; for slow networks");
+  command.add_flag("--expert-parallel", options.expert_parallel,
+                   "Of a mixture, each process has some of the experts; otherwise it has a part of every expert, where "
+                   "these can be cut");
   command.add_option("--join-seconds", options.join_seconds, "Time for all processes to be there")->type_name("S");
 }
 

@@ -18,6 +18,7 @@ struct RankOptions {
   std::optional<uint32_t> rank, world;  // by hand: the number of this rank, and how many there are
   std::string leader;                   // HOST:PORT at which rank 0 listens
   uint32_t pipeline = 1;                // stages of layers
+  bool expert_parallel = false;         // ranks have whole experts of a mixture, where there are enough
   double join_seconds = 300;
   int socket = -1, memory = -1;  // of a child: descriptors that its parent has opened
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "main/device/open_model.h"
+#include "main/device/running_model.h"
 #include "tests/main/heddle_command.h"
 #include "tests/server/http/http_client.h"
 #include "tests/support/folder.h"
@@ -175,6 +176,11 @@ TEST(Ranks, OptionsThatExcludeEachOtherAreRefused) {
   expect({.rank = 1, .world = 2}, "--rank", "--leader HOST:PORT with it");
   expect({.rank = 2, .world = 2, .leader = "a"}, "--rank", "below --world 2, found 2");
   expect({.leader = "a"}, "--leader", "--rank or --launcher");
+  expect({.pipeline = 2}, "--pipeline", "divisor of 1 ranks, found 2");
+  expect({.expert_parallel = true}, "--expert-parallel", "several processes");
+  DeviceOptions alone{.device = "cpu"};
+  alone.ranks.pipeline = 2;
+  EXPECT_REFUSED(open_running(weft, alone), "--pipeline", "found 2");
   expect({.cpu_ranks = 3, .pipeline = 2}, "--pipeline", "divisor of 3 ranks, found 2");
   expect({.cpu_ranks = 300}, "256", "300");
   expect({.cpu_ranks = 2, .join_seconds = 0}, "--join-seconds", "0");

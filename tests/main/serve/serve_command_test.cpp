@@ -228,6 +228,9 @@ TEST_F(Serve, NamesAFileThatWasTruncated) {
 }
 
 TEST_F(Serve, SaysThatThereIsNotEnoughMemory) {
+#ifdef HEDDLE_SANITIZED
+  GTEST_SKIP() << "the sanitizers need more address space themselves";
+#endif
   for (const rlim_t megabytes : {60, 100, 150}) {
     ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--threads", "2"}, [megabytes] {
       const rlimit little{megabytes << 20, megabytes << 20};
