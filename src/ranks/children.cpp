@@ -20,8 +20,6 @@
 namespace heddle::ranks {
 namespace {
 
-constexpr double end_seconds = 2;
-
 // In the new process: only what may be called between fork and exec.
 [[noreturn]] void become(const char* program, char* const* arguments, pid_t parent, int socket, int memory) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -71,7 +69,7 @@ Children::~Children() {
   if (memory_ >= 0) ::close(memory_);
   const auto start = Clock::now();
   for (Child& child : all_) {
-    while (!has_ended(child) && seconds_since(start) < end_seconds)
+    while (!has_ended(child) && seconds_since(start) < end_seconds_)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     if (child.ended) continue;
     ::kill(child.process, SIGKILL);

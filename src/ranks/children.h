@@ -25,6 +25,7 @@ class Children {
   int take_memory();
   // How a rank has ended, "was ended by signal 9 (Killed)"; empty: it runs.
   std::string fate(uint32_t rank);
+  void end_within(double seconds) { end_seconds_ = seconds; }
   pid_t process(uint32_t rank) const { return all_.at(rank - 1).process; }
 
  private:
@@ -37,6 +38,7 @@ class Children {
   bool has_ended(Child& child);
 
   std::vector<Child> all_;
+  double end_seconds_ = 2;
   int memory_ = -1;
 };
 

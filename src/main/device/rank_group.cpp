@@ -186,6 +186,12 @@ RankGroup::RankGroup(const std::string& model, const std::string& fingerprint, c
   }
 }
 
+// After a fault a rank that hangs does not end by itself.
+RankGroup::~RankGroup() {
+  constexpr double after_fault = 0.5;
+  if (children_ && joined_.group && group().alarm().raised()) children_->end_within(after_fault);
+}
+
 void RankGroup::agree(const model::Model& own, uint32_t& context, model::Limits& limits) {
   constexpr uint64_t any = UINT32_MAX;
   const std::vector<uint64_t> all = group().smallest({context, limits.rows, limits.kv_blocks,

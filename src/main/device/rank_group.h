@@ -27,6 +27,9 @@ class RankGroup {
  public:
   // Waits until all ranks have joined. `model`: as on the command line. `rows`: as of open_running().
   RankGroup(const std::string& model, const std::string& fingerprint, const DeviceOptions& options, uint32_t rows);
+  ~RankGroup();
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
 
   ranks::Group& group() { return *joined_.group; }
   const ranks::Group& group() const { return *joined_.group; }

@@ -38,6 +38,7 @@ namespace {
 
 constexpr size_t max_messages = 1000, max_log_lines = 100'000;  // that wait for a reader
 constexpr double flush_seconds = 3;                             // for the last bytes of responses that are complete
+constexpr double fault_flush_seconds = 1;                       // the same after a fault, when a group ends in 10 s
 
 // Every connection needs a descriptor: allow as many as the system permits.
 void raise_descriptor_limit() {
@@ -383,7 +384,8 @@ class Server {
     const size_t cut = service_.to_drain();
     if (!all) service_.cancel_all();
     http_.stop_accepting();
-    soon(flush_seconds, [this] { return service_.in_progress() == 0 && http_.connections() == 0; });
+    soon(fault.empty() ? flush_seconds : fault_flush_seconds,
+         [this] { return service_.in_progress() == 0 && http_.connections() == 0; });
     messages_.write(all ? "stopped" : fmt::format("stopped: {} requests were cut off", cut));
     return all && fault.empty() ? 0 : 1;
   }
