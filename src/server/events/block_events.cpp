@@ -17,7 +17,7 @@ uint64_t block_hash(std::optional<uint64_t> before, std::span<const uint32_t> to
   std::vector<uint8_t> bytes(8 + tokens.size_bytes());
   const uint64_t start = before.value_or(0);
   std::memcpy(bytes.data(), &start, 8);
-  std::memcpy(bytes.data() + 8, tokens.data(), tokens.size_bytes());
+  if (!tokens.empty()) std::memcpy(bytes.data() + 8, tokens.data(), tokens.size_bytes());
   uint8_t digest[SHA256_DIGEST_LENGTH];
   SHA256(bytes.data(), bytes.size(), digest);
   uint64_t hash;
