@@ -216,13 +216,20 @@ DeviceOptions share_of_rank(DeviceOptions options) {
 int follow_ranks(const std::string& model, const DeviceOptions& options, std::ostream& err, uint32_t rows) {
   // rank 0 finishes its requests and then ends the others; a signal to all of them is meant for it
   for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_IGN);
-  const uint32_t rank = rank_place(options.ranks).rank;
+  const auto say = [&err, rank = rank_place(options.ranks).rank](const Error& error) {
+    err << fmt::format("heddle: rank {}: {}\n", rank, error.what()) << std::flush;
+  };
   try {
     const auto running = open_running(model, options, nullptr, rows);
-    ranks::follow(running->own(), *running->backend, running->limits, running->group->group());
-    return 0;
+    try {
+      ranks::follow(running->own(), *running->backend, running->limits, running->group->group());
+      return 0;
+    } catch (const Error& error) {  // the group has to end soon: what a model holds is left to the system
+      say(error);
+      ::_exit(1);
+    }
   } catch (const Error& error) {
-    err << fmt::format("heddle: rank {}: {}\n", rank, error.what()) << std::flush;
+    say(error);
     return 1;
   }
 }

@@ -105,7 +105,7 @@ void expect_end_of_group(int signal_number, uint32_t victim, const std::string& 
   EXPECT_TRUE(gone_within(process, 1));
 }
 TEST(Ranks, ARankThatIsKilledEndsAllAndIsNamed) { expect_end_of_group(SIGKILL, 2, "was ended by signal 9 (Killed)"); }
-TEST(Ranks, ARankThatIsStoppedEndsAllAndIsNamed) {
+TEST(Ranks, ARankThatIsStoppedEndsAllAndIsNamedSlow) {
   expect_end_of_group(SIGSTOP, 1, "has given no sign of life for 5 s");
 }
 
@@ -118,7 +118,7 @@ TEST(Ranks, ARankThatIsLostBetweenRequestsEndsAll) {
       << server.err();
 }
 
-TEST(Ranks, TheOthersEndWithTheLeader) {
+TEST(Ranks, TheOthersEndWithTheLeaderSlow) {
   for (const int signal_number : {SIGKILL, SIGSTOP}) {
     ServerProcess server(HEDDLE_PROGRAM, {"--cpu-ranks", "3", "--no-log", "--kv-tokens", "1000", "--threads", "1"});
     ASSERT_TRUE(server.up()) << server.err();
