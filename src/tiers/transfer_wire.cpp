@@ -18,7 +18,11 @@ constexpr uint32_t max_name = 256, max_text = 1 << 16;
 class FrameWriter {
  public:
   FrameWriter() { bytes_.resize(frame_length_bytes); }
-  void raw(std::span<const uint8_t> data) { bytes_.insert(bytes_.end(), data.begin(), data.end()); }
+  void raw(std::span<const uint8_t> data) {
+    const size_t end = bytes_.size();
+    bytes_.resize(end + data.size());
+    std::copy(data.begin(), data.end(), bytes_.begin() + ptrdiff_t(end));
+  }
   void number(uint32_t value) {
     uint8_t data[sizeof value];
     std::memcpy(data, &value, sizeof value);

@@ -13,14 +13,14 @@ namespace {
 constexpr uint32_t polls_between_looks = 64;  // at the clock and at the host's word: that one lies beyond the bus
 
 // The addresses of one row's round, as this rank sees them.
-struct Round {
+struct SumRound {
   std::vector<Global<float>> parts;  // of each rank
   U32 number;
   Global<uint32_t> flag_to, flag_from;  // of the rank that is the thread's number
 };
 
 // Waits for the rank that is the thread's number.
-void wait_for_flag(Builder<AllReduce::Args>& k, const Round& round) {
+void wait_for_flag(Builder<AllReduce::Args>& k, const SumRound& round) {
   const auto stop = k.arg(&AllReduce::Args::stop);
   const U64 start = k.globaltimer();
   auto behind = k.var(1u), polls = k.var(0u), given_up = k.var(0u);
@@ -64,7 +64,7 @@ Kernel AllReduce::build() const {
     const U64 flags_at = mul_wide(places * 2u, place * 4u);
     const auto flags = [&](U64 in) { return Global<uint32_t>{in + flags_at}; };
     const auto rounds = flags(own) + (places * ranks + row);
-    Round round;
+    SumRound round;
     round.number = load(rounds) + 1u;
     const U64 at = mul_wide((round.number & 1u) * places + row, place);
     for (uint32_t r = 0; r < ranks; ++r) round.parts.push_back(box[r].as<float>() + at);
