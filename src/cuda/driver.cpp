@@ -2,10 +2,6 @@
 
 #include <stdlib.h>
 
-#include <map>
-#include <memory>
-#include <mutex>
-
 #include "cuda/error.h"
 
 namespace heddle::cuda {
@@ -54,15 +50,7 @@ std::string Driver::reason(int code) const {
   return fmt::format("{} ({})", text, code_name(code));
 }
 
-const Driver& driver() {
-  static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Driver>> loaded;  // by path; a path that failed is tried again
-  const char* path = getenv("HEDDLE_LIBCUDA");
-  std::lock_guard lock(mutex);
-  std::unique_ptr<Driver>& found = loaded[path ? path : ""];
-  if (!found) found = std::make_unique<Driver>(path ? path : "");
-  return *found;
-}
+const Driver& driver() { return opened_once<Driver>("HEDDLE_LIBCUDA"); }
 
 const Driver& initialised_driver() {
   const Driver& api = driver();

@@ -1,11 +1,5 @@
 #include "cuda/nccl.h"
 
-#include <stdlib.h>
-
-#include <map>
-#include <memory>
-#include <mutex>
-
 namespace heddle::cuda {
 
 namespace {
@@ -50,15 +44,7 @@ std::string Nccl::reason(int code) const {
   return fmt::format("{} (NCCL error {})", found ? found : "unknown error", code);
 }
 
-const Nccl& nccl() {
-  static std::mutex mutex;
-  static std::map<std::string, std::unique_ptr<Nccl>> loaded;  // by path; a path that failed is tried again
-  const char* path = getenv("HEDDLE_LIBNCCL");
-  std::lock_guard lock(mutex);
-  std::unique_ptr<Nccl>& found = loaded[path ? path : ""];
-  if (!found) found = std::make_unique<Nccl>(path ? path : "");
-  return *found;
-}
+const Nccl& nccl() { return opened_once<Nccl>("HEDDLE_LIBNCCL"); }
 
 NcclId make_nccl_id() {
   NcclId id{};

@@ -1,7 +1,11 @@
 // A library that is looked for while the program runs, and a function in it.
 #pragma once
 #include <dlfcn.h>
+#include <stdlib.h>
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -38,6 +42,19 @@ inline SharedLibrary open_first(const std::vector<std::string>& candidates) {
     library.tried += (library.tried.empty() ? "" : "; ") + std::string(why ? why : candidate.c_str());
   }
   return library;
+}
+
+// The library of this kind at the path that an environment variable has, or else at its usual places. Opened once for
+// each path; a path that failed is tried again.
+template <class Library>
+const Library& opened_once(const char* variable) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Library>> opened;
+  const char* path = getenv(variable);
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Library>& found = opened[path ? path : ""];
+  if (!found) found = std::make_unique<Library>(path ? path : "");
+  return *found;
 }
 
 }  // namespace heddle::cuda

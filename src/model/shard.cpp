@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "model/shard_cuts.h"
+#include "model/split.h"
 
 namespace heddle::model {
 namespace {
@@ -23,27 +24,17 @@ class Shard {
       : model_(model), rank_(rank), ranks_(ranks), options_(options) {}
 
   Model make() {
-    Model to{.name = model_.name,
-             .architecture = model_.architecture,
-             .context = model_.context,
-             .width = model_.width,
-             .vocabulary = model_.vocabulary,
-             .short_text = model_.short_text,
-             .embedding = model_.embedding,
-             .positions = model_.positions,
-             .type_embeddings = model_.type_embeddings,
-             .embedding_norm = model_.embedding_norm,
-             .embedding_scale = model_.embedding_scale,
-             .token_inputs = model_.token_inputs,
-             .norm = model_.norm,
-             .output = model_.output,
-             .output_bias = model_.output_bias,
-             .logit_scale = model_.logit_scale,
-             .logit_softcap = model_.logit_softcap,
-             .pooling = model_.pooling,
-             .dense = model_.dense,
-             .classifier = model_.classifier,
-             .file = model_.file};
+    Model to = frame_of(model_);
+    to.embedding = model_.embedding;
+    to.positions = model_.positions;
+    to.type_embeddings = model_.type_embeddings;
+    to.embedding_norm = model_.embedding_norm;
+    to.token_inputs = model_.token_inputs;
+    to.output = model_.output;
+    to.output_bias = model_.output_bias;
+    to.dense = model_.dense;
+    to.classifier = model_.classifier;
+    to.file = model_.file;
     for (const Layer& layer : model_.layers) {
       Layer& part = to.layers.emplace_back(Layer{
           .parallel = layer.parallel, .residual_scale = layer.residual_scale, .output_scale = layer.output_scale});

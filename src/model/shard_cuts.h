@@ -37,7 +37,7 @@ struct HeadShape {
   uint64_t unit = 1;   // heads that stay together
   bool tiled = false;  // as of Recurrence
   uint64_t group() const { return heads / key_heads; }
-  // Key heads whose heads are whole units.
+  // The smallest number of key heads that have a whole number of units.
   uint64_t key_unit() const;
 };
 struct RankHeads {

@@ -248,6 +248,20 @@ std::string_view reads_beside_residual(const Layer& layer) {
   return {};
 }
 
+Model frame_of(const Model& model) {
+  return {.name = model.name,
+          .architecture = model.architecture,
+          .context = model.context,
+          .width = model.width,
+          .vocabulary = model.vocabulary,
+          .short_text = model.short_text,
+          .embedding_scale = model.embedding_scale,
+          .norm = model.norm,
+          .logit_scale = model.logit_scale,
+          .logit_softcap = model.logit_softcap,
+          .pooling = model.pooling};
+}
+
 Placement Placement::first_layers(const Model& model, uint32_t layers) {
   Placement placement;
   for (uint32_t i = 0; i < model.layers.size(); ++i)
@@ -257,17 +271,7 @@ Placement Placement::first_layers(const Model& model, uint32_t layers) {
 
 Model part_of(const Model& model, const Placement& placement, Place place) {
   check_placement(model, placement);
-  Model part{.name = model.name,
-             .architecture = model.architecture,
-             .context = model.context,
-             .width = model.width,
-             .vocabulary = model.vocabulary,
-             .short_text = model.short_text,
-             .embedding_scale = model.embedding_scale,
-             .norm = model.norm,
-             .logit_scale = model.logit_scale,
-             .logit_softcap = model.logit_softcap,
-             .pooling = model.pooling};
+  Model part = frame_of(model);
   if (place == Place::host) {
     part.embedding = model.embedding;
     part.positions = model.positions;

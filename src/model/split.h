@@ -35,6 +35,9 @@ struct SublayerOfPart {
 // The visiting sublayers in the device's part.
 std::vector<SublayerOfPart> visitors(const Model& model, const Placement& placement);
 
+// What every part of a model has, however it is divided: names, sizes and scales, and the final norm. No weights.
+Model frame_of(const Model& model);
+
 // Why a layer needs more of those before it than the residual stream; empty: it does not.
 std::string_view reads_beside_residual(const Layer& layer);
 

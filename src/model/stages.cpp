@@ -53,19 +53,9 @@ std::vector<Stage> stages_of(const Model& model, uint32_t count) {
 
 Model stage_of(const Model& model, const Stage& stage) {
   check(stage.count > 0 && stage.first + stage.count <= model.layers.size(), "a stage of the model's layers");
-  Model part{.name = model.name,
-             .architecture = model.architecture,
-             .context = model.context,
-             .width = model.width,
-             .vocabulary = model.vocabulary,
-             .short_text = model.short_text,
-             .type_embeddings = model.type_embeddings,
-             .embedding_scale = model.embedding_scale,
-             .norm = model.norm,
-             .logit_scale = model.logit_scale,
-             .logit_softcap = model.logit_softcap,
-             .pooling = model.pooling,
-             .file = model.file};
+  Model part = frame_of(model);
+  part.type_embeddings = model.type_embeddings;
+  part.file = model.file;
   if (stage.first == 0) {
     part.embedding = model.embedding;
     part.positions = model.positions;

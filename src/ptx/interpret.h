@@ -122,7 +122,7 @@ struct QueuedLaunch {
   const Lowered* kernel;
   Grid grid;
   std::vector<uint8_t> args;
-  InterpretOptions options = {};  // the seed of the first launch decides whose turn it is, too
+  InterpretOptions options = {};  // the seed of the first launch also decides which launch runs next
 
   template <class Args>
   static QueuedLaunch of(const Lowered& kernel, Grid grid, const Args& args, const InterpretOptions& options = {}) {

@@ -20,7 +20,7 @@ namespace heddle::ranks {
 struct GroupOptions {
   Patience patience;
   uint32_t stages = 1;  // that the ranks are divided into, neighbours in one
-  // What became of a rank whose connection was closed ("was ended by signal 9"); empty, or its text empty: not known.
+  // How a rank ended after it closed its connection: "was ended by signal 9". Empty, or returns "": unknown.
   std::function<std::string(uint32_t rank)> fate;
   // Called by a thread of the group where this process has not ended the group 3 s after a fault: it hangs.
   std::function<void(const std::string& why)> stuck;

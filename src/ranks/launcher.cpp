@@ -13,7 +13,7 @@ namespace {
 struct LauncherVariables {
   const char *name, *rank, *ranks, *local;  // local: nullptr, one rank on each machine
 };
-// In this order: torchrun and mpirun may run inside a job of Slurm, whose variables are then those of the job.
+// In this order: torchrun and mpirun may run inside a Slurm job, and then Slurm's variables describe that job.
 constexpr std::array<LauncherVariables, 4> launchers{{
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
     {"mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},

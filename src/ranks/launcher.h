@@ -18,7 +18,7 @@ struct Place {
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> environment_variable(const std::string& name);
 
-// `launcher`: torchrun, mpi, slurm, lws, or auto for the one whose variables are set. `leader`: takes the place of the
+// `launcher`: torchrun, mpi, slurm, lws, or auto: the first with its variables set. `leader`: takes the place of the
 // variables' address, if not empty. Throws an Error that names the variable that is missing or wrong.
 Place launched_place(const std::string& launcher, const std::string& leader,
                      const Variables& variables = environment_variable);

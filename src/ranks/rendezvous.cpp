@@ -1,5 +1,5 @@
-// Every rank says who it is and what it would compute; the leader compares that with its own and answers. A rank that
-// joins by an address also says at which port the others reach it; the leader's answer has the ports of all.
+// Each rank sends its number, its version, model and options; the leader compares these with its own and accepts or
+// refuses it. A rank that joins by address also sends the port it listens on, and the leader replies with all ports.
 #include "ranks/rendezvous.h"
 
 #include <arpa/inet.h>

@@ -2,9 +2,9 @@
 // together is what one computes alone.
 //
 // ranks_on_gpu [--gpus 0,0] sums [LAUNCHES]   random sums through peer memory and by NCCL, then the time of both
-// ranks_on_gpu [--gpus 0,0] models [NAME ...] models of tests/model/fixtures beside the reference; run in the tree's
-// root ranks_on_gpu [--gpus 0,0] file MODEL [TOKENS]  a model beside one GPU: logits of a prompt, and greedy tokens
-// after it
+// ranks_on_gpu [--gpus 0,0] models [NAME ...] models of tests/model/fixtures beside the reference; run it in the root
+//                                             of the tree
+// ranks_on_gpu [--gpus 0,0] file MODEL [N]    a model beside one GPU: logits of a prompt, and N greedy tokens
 // --sums own|nccl: one way of summing for models and files; --experts: whole experts by rank
 //
 // A GPU may be named several times: its ranks take turns, which is right and slow. Exits 0 if all is right, 1 if not, 2
@@ -30,6 +30,7 @@
 #include "model/shard.h"
 #include "ranks/shared_memory.h"
 #include "tests/model/fixture.h"
+#include "tests/support/closeness.h"
 
 namespace heddle::test {
 namespace {
@@ -159,22 +160,6 @@ bool try_sums(const RanksToTry& how, model::Collective& group, const cuda::Conte
 }
 
 // --- models ---------------------------------------------------------------------------------------------------------
-double cosine(std::span<const float> a, std::span<const float> b, size_t width) {
-  check(a.size() == b.size() && a.size() % width == 0, "as many values from both");
-  double least = 1;
-  for (size_t at = 0; at < a.size(); at += width) {
-    double both = 0, one = 0, other = 0;
-    for (size_t i = at; i < at + width; ++i) {
-      both += double(a[i]) * b[i];
-      one += double(a[i]) * a[i];
-      other += double(b[i]) * b[i];
-    }
-    const double here = both / std::sqrt(one * other);
-    least = here < least || std::isnan(here) ? here : least;
-  }
-  return least;
-}
-
 // A sequence, with the first blocks and the first slot.
 model::Batch next_rows(const model::Model& model, const model::Limits& limits, std::span<const uint32_t> tokens,
                        uint32_t first, bool picks) {
@@ -218,8 +203,8 @@ bool try_model(const RanksToTry& how, model::Collective& group, const std::strin
   const auto length = uint32_t(fixture.ids.size());
   for (uint32_t done = 0, count = length / 2; done < length; done += count, count = 1) {
     const model::Batch batch = next_rows(model, limits, std::span(fixture.ids).subspan(done, count), done, false);
-    least = std::min(least,
-                     cosine(logits_of(model, *reference, batch), logits_of(shard, *backend, batch), model.vocabulary));
+    least = std::min(
+        least, least_cosine(logits_of(model, *reference, batch), logits_of(shard, *backend, batch), model.vocabulary));
   }
   const bool good = all_agree(group, least >= 0.9999);
   say(group, fmt::format("{} {}: cosine {:.7f}", good ? "ok    " : "FAILED", name, least));
@@ -279,7 +264,7 @@ bool try_file(const RanksToTry& how, model::Collective& group) {
   const Found together = found_by(shard, limits, *backend, count);
   bool good = true;
   if (group.rank() == 0) {
-    const double least = cosine(alone.logits, together.logits, model.vocabulary);
+    const double least = least_cosine(alone.logits, together.logits, model.vocabulary);
     size_t same = 0;
     while (same < count && alone.ids[same] == together.ids[same]) ++same;
     good = least >= 0.9999;

@@ -20,7 +20,7 @@ void describe_ranks(CLI::App& command, RankOptions& options) {
   command
       .add_option("--launcher", options.launcher,
                   "This process is one of several that compute the model, which were started by torchrun, mpi, slurm "
-                  "or lws (LeaderWorkerSet), or auto: by the one whose variables are set")
+                  "or lws (LeaderWorkerSet); auto: by the first of them that has set its variables")
       ->type_name("NAME");
   command
       .add_option_function<uint32_t>(

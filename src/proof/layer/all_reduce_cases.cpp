@@ -1,5 +1,5 @@
-// Cases of all_reduce: one rank alone, whose peers have been there before it. That ranks find each other is shown by
-// tests/kernels/layer/all_reduce_test.cpp, and between processes by tests/on_gpu/ranks_on_gpu.cpp.
+// Cases of all_reduce: one rank, with the parts of its peers already in place. Several ranks at once are tested by
+// tests/kernels/layer/all_reduce_test.cpp, and several processes by tests/on_gpu/ranks_on_gpu.cpp.
 #include "kernels/layer/all_reduce.h"
 #include "proof/case.h"
 

@@ -14,6 +14,7 @@
 #include "tests/main/heddle_command.h"
 #include "tests/server/http/http_client.h"
 #include "tests/support/folder.h"
+#include "tests/support/free_port.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 
@@ -138,7 +139,7 @@ class RanksByAddress : public testing::Test {
  protected:
   // Runs both ranks of `heddle run` and gives what they print, rank 1 last.
   Ran run_both(const std::string& of_rank_0, const std::string& of_rank_1) {
-    const std::string port = std::to_string(20000 + std::random_device{}() % 10000);
+    const std::string port = std::to_string(free_port());
     const auto command = [&](uint32_t rank, const std::string& more) {
       return fmt::format(
           "{} run -p 'Once upon a time' -n 12 --temp 0 --device cpu --threads 1 --world 2 --rank {} "

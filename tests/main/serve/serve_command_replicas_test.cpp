@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/server/http/http_client.h"
+#include "tests/support/free_port.h"
 #include "tests/support/server_process.h"
 
 namespace heddle::test {
@@ -57,16 +58,6 @@ class Nginx {
   std::string errors() const { return contents(folder_.path() / "error.log"); }
 
  private:
-  static uint16_t free_port() {
-    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    ::close(socket);
-    return ntohs(address.sin_port);
-  }
-
   Folder folder_;
   uint16_t port_ = 0;
   pid_t process_ = -1;
