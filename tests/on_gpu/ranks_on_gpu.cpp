@@ -6,19 +6,23 @@
 //                                             of the tree
 // ranks_on_gpu [--gpus 0,0] file MODEL [N]    a model beside one GPU: logits of a prompt, and N greedy tokens
 // --sums own|nccl: one way of summing for models and files; --experts: whole experts by rank
+// --threads: ranks as threads of one process
 //
-// A GPU may be named several times: its ranks take turns, which is right and slow. Exits 0 if all is right, 1 if not, 2
-// if it cannot be tried.
+// A GPU may be named several times: its processes take turns, which is right and slow; threads run at the same time,
+// but NCCL does not take them. Exits 0 if all is right, 1 if not, 2 if it cannot be tried.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "cpu/cpu.h"
@@ -31,6 +35,7 @@
 #include "ranks/shared_memory.h"
 #include "tests/model/fixture.h"
 #include "tests/support/closeness.h"
+#include "tests/support/ranks_in_memory.h"
 
 namespace heddle::test {
 namespace {
@@ -44,13 +49,19 @@ struct RanksToTry {
   std::string what = "sums";
   std::vector<std::string> names;
   RankOptions::Sums sums = RankOptions::Sums::automatic;
-  bool experts = false;
+  bool experts = false, threads = false;
 };
 
 void say(const model::Collective& group, const std::string& line) {
   if (group.rank() != 0) return;
   fmt::print("{}\n", line);
   std::fflush(stdout);
+}
+
+// What loads kernels waits for all that runs on the device, so ranks that are threads load theirs before any runs.
+void wait_for_all(model::Collective& group) {
+  float nothing = 0;
+  group.sum({&nothing, 1});
 }
 
 // Whether all ranks found the same, and nothing wrong.
@@ -101,6 +112,7 @@ bool check_sums(SumsOfRank& rank, const cuda::Context& context, uint32_t launche
     }
     rank.recorder.begin();
     rank.sums.sum(rank.recorder, values.address(), count);
+    wait_for_all(rank.group);
     rank.recorder.plan.run(rank.stream);
     rank.stream.synchronize();
     expect_alive(rank.sums);
@@ -125,12 +137,14 @@ double time_of(SumsOfRank& rank, const cuda::Context& context, uint64_t bytes) {
   values.fill(0);
   rank.recorder.begin();
   for (uint32_t i = 0; i < in_graph; ++i) rank.sums.sum(rank.recorder, values.address(), bytes / 4);
+  wait_for_all(rank.group);
   rank.recorder.plan.run(rank.stream);
+  rank.stream.synchronize();
   cuda::Graph graph = rank.recorder.plan.graph(context);
+  wait_for_all(rank.group);
   graph.launch(rank.stream);
   rank.stream.synchronize();
-  float wait = 0;
-  rank.group.sum({&wait, 1});
+  wait_for_all(rank.group);
   cuda::Event start(context), end(context);
   start.record(rank.stream);
   for (uint32_t i = 0; i < graphs; ++i) graph.launch(rank.stream);
@@ -145,9 +159,10 @@ bool try_sums(const RanksToTry& how, model::Collective& group, const cuda::Conte
   std::optional<SumsOfRank> own, by_nccl;
   own.emplace(context, group, RankOptions::Sums::own);
   bool good = check_sums(*own, context, launches, true);
+  if (how.threads) say(group, "no NCCL: it takes no two ranks of one process on a GPU");
   try {
-    by_nccl.emplace(context, group, RankOptions::Sums::nccl);
-    good = check_sums(*by_nccl, context, std::min(launches, 50u), false) && good;
+    if (!how.threads) by_nccl.emplace(context, group, RankOptions::Sums::nccl);
+    if (by_nccl) good = check_sums(*by_nccl, context, std::min(launches, 50u), false) && good;
   } catch (const Error& error) {
     say(group, fmt::format("no NCCL: {}", error.what()));
   }
@@ -212,6 +227,8 @@ bool try_model(const RanksToTry& how, model::Collective& group, const std::strin
 }
 
 // --- files ----------------------------------------------------------------------------------------------------------
+constexpr uint32_t prompt_tokens = 100;
+
 struct Found {
   std::vector<float> logits;
   std::vector<uint32_t> ids;
@@ -219,9 +236,9 @@ struct Found {
 };
 
 Found found_by(const model::Model& model, const model::Limits& limits, model::Backend& backend, uint32_t count) {
-  constexpr uint32_t prompt = 100;
   std::vector<uint32_t> text;
-  for (uint32_t i = 0; i < prompt; ++i) text.push_back(uint32_t(i * 7919ull + 11) % std::min(model.vocabulary, 20000u));
+  for (uint32_t i = 0; i < prompt_tokens; ++i)
+    text.push_back(uint32_t(i * 7919ull + 11) % std::min(model.vocabulary, 20000u));
   Found found;
   found.logits = logits_of(model, backend, next_rows(model, limits, text, 0, false));
   model::forward(model, backend, next_rows(model, limits, text, 0, true));
@@ -229,7 +246,7 @@ Found found_by(const model::Model& model, const model::Limits& limits, model::Ba
   // steps that follow one another, up to four of them ahead of their results
   const auto start = std::chrono::steady_clock::now();
   uint32_t begun = 0;
-  const model::Batch first = next_rows(model, limits, std::span(&found.ids[0], 1), prompt, true);
+  const model::Batch first = next_rows(model, limits, std::span(&found.ids[0], 1), prompt_tokens, true);
   const model::Batch next{.follows = true};
   while (found.ids.size() < count) {
     for (; begun < count - 1 && begun < found.ids.size() + 3; ++begun)
@@ -243,16 +260,17 @@ Found found_by(const model::Model& model, const model::Limits& limits, model::Ba
 
 bool try_file(const RanksToTry& how, model::Collective& group) {
   const uint32_t count = how.names.size() > 1 ? uint32_t(std::stoul(how.names[1])) : 64;
-  const model::Model model = model::load(formats::open_checkpoint(how.names.at(0)), {.context = 1024});
-  const model::Limits limits{.rows = 128, .kv_blocks = 32, .block_tokens = 32, .state_slots = 1};
+  const model::Model model = model::load(formats::open_checkpoint(how.names.at(0)), {.context = prompt_tokens + count});
+  const uint32_t block = 32;
+  const model::Limits limits{
+      .rows = 128, .kv_blocks = (prompt_tokens + count + block - 1) / block, .block_tokens = block, .state_slots = 1};
   const uint32_t device = how.gpus[group.rank()];
   Found alone;
   if (group.rank() == 0) {
     const auto backend = gpu::make_gpu(model, limits, {.device = device, .preload = false});
     alone = found_by(model, limits, *backend, count);
   }
-  float wait = 0;
-  group.sum({&wait, 1});
+  wait_for_all(group);
   const model::Model shard =
       model::shard_of(model, group.rank(), group.ranks(), {.expert_parallel = how.experts, .norms_across = false});
   const auto backend = gpu::make_gpu(
@@ -277,7 +295,7 @@ bool try_file(const RanksToTry& how, model::Collective& group) {
 // --- processes ------------------------------------------------------------------------------------------------------
 bool run_rank(const RanksToTry& how, model::Collective& group) {
   const bool shared = std::set(how.gpus.begin(), how.gpus.end()).size() < how.gpus.size();
-  if (shared) {  // NCCL takes no two ranks on one GPU unless they seem to be on different machines
+  if (shared && !how.threads) {  // NCCL takes no two ranks on one GPU unless they seem to be on different machines
     setenv("NCCL_HOSTID", fmt::format("rank{}", group.rank()).c_str(), 0);
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     setenv("NCCL_IB_DISABLE", "1", 0);
@@ -302,6 +320,8 @@ RanksToTry parse(const std::vector<std::string>& args) {
         how.gpus.push_back(uint32_t(std::stoul(list.substr(at, end - at))));
     } else if (args[i] == "--sums") {
       how.sums = args.at(++i) == "own" ? RankOptions::Sums::own : RankOptions::Sums::nccl;
+    } else if (args[i] == "--threads") {
+      how.threads = true;
     } else if (args[i] == "--experts") {
       how.experts = true;
     } else {
@@ -316,9 +336,27 @@ RanksToTry parse(const std::vector<std::string>& args) {
   return how;
 }
 
+int run_threads(const RanksToTry& how) {
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // the first launch of a kernel must not wait for one that waits for it
+  Meeting meeting(uint32_t(how.gpus.size()));
+  std::vector<int> statuses(meeting.ranks(), 2);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < meeting.ranks(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        CollectiveInMemory group(meeting, rank);
+        statuses[rank] = run_rank(how, group) ? 0 : 1;
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "rank {}: {}\n", rank, error.what());
+        meeting.fail();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(statuses.begin(), statuses.end());
+}
+
 // The processes begin before anything asks for a GPU: a driver does not survive a fork.
-int main_of_ranks(const std::vector<std::string>& args) {
-  const RanksToTry how = parse(args);
+int run_processes(const RanksToTry& how) {
   const auto ranks = uint32_t(how.gpus.size());
   const int memory = ranks::make_shared_memory(ranks);
   std::vector<pid_t> processes;
@@ -340,10 +378,13 @@ int main_of_ranks(const std::vector<std::string>& args) {
     processes.push_back(process);
   }
   int worst = 0;
-  for (const pid_t process : processes) {
+  for (uint32_t left = ranks; left > 0; --left) {
     int status = 0;
-    waitpid(process, &status, 0);
-    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+    std::erase(processes, wait(&status));
+    const int now = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+    if (now == 2)  // the others would wait for it
+      for (const pid_t process : processes) kill(process, SIGKILL);
+    worst = std::max(worst, now);
   }
   close(memory);
   return worst;
@@ -354,7 +395,8 @@ int main_of_ranks(const std::vector<std::string>& args) {
 
 int main(int count, char** args) {
   try {
-    return heddle::test::main_of_ranks({args + 1, args + count});
+    const heddle::test::RanksToTry how = heddle::test::parse({args + 1, args + count});
+    return how.threads ? heddle::test::run_threads(how) : heddle::test::run_processes(how);
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
