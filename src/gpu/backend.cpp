@@ -54,13 +54,11 @@ bool has_parts_of_sums(const Model& model) {
 void expect_supported(const Model& model, const Options& options) {
   if (has_parts_of_sums(model) && !options.ranks.group)
     throw Error("{}: one rank's part of a model cannot run without the other ranks", model.name);
-  const auto across = model::Overloaded{[](const model::Attention& a) { return a.q_norm.across || a.k_norm.across; },
-                                        [](const model::Recurrence& r) { return r.gated_norm.across.has_value(); },
-                                        [](const auto&) { return false; }};
   for (const model::Layer& layer : model.layers)
     for (const model::Sublayer& sublayer : layer.sublayers)
-      if (std::visit(across, sublayer))
-        throw Error("{}: norms over the values of several ranks cannot run on the GPU", model.name);
+      if (const auto* a = std::get_if<model::Attention>(&sublayer))
+        if (a->norm_after_rope && (a->q_norm.across || a->k_norm.across))
+          throw Error("{}: norms over the values of several ranks after a rotation cannot run on the GPU", model.name);
   if (options.exact && options.deterministic)
     throw Error("on a GPU activations are either exact (f32) or deterministic (f16 on the matrix units), not both");
   for (const model::Layer& layer : model.layers)

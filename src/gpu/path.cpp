@@ -6,6 +6,7 @@
 #include "kernels/layer/cut_gate.h"
 #include "kernels/layer/elementwise.h"
 #include "kernels/layer/norm.h"
+#include "kernels/layer/norm_across.h"
 #include "kernels/product/activations.h"
 #include "kernels/product/tile.h"
 #include "kernels/spec/functions.h"
@@ -158,6 +159,49 @@ void sum_norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRow
                         .after = rows.after});
 }
 
+void norm_across(const Resources& r, std::initializer_list<ColumnsAcross> all, uint32_t rows) {
+  using kernels::NormAcross;
+  uint32_t stride = 0;
+  for (const ColumnsAcross& one : all) stride += one.norm.across->groups;
+  const uint64_t sums = r.work.rank_squares.address();
+  uint64_t first = sums;
+  for (const ColumnsAcross& one : all) {
+    const model::Norm::Across& across = *one.norm.across;
+    r.recorder.launch(kernels::RankSquares{.gated = one.gate && one.gate_first},
+                      {.x = {one.x},
+                       .gate = {one.gate},
+                       .sums = {first},
+                       .rows = rows,
+                       .cols = one.cols,
+                       .x_stride = one.stride,
+                       .gate_stride = one.gate_stride,
+                       .sums_stride = stride,
+                       .places = across.groups,
+                       .place = across.counted ? across.group : across.groups});
+    first += across.groups * 4ull;
+  }
+  r.ranks->sum(r.recorder, sums, uint64_t(rows) * stride);
+  first = sums;
+  for (const ColumnsAcross& one : all) {
+    const model::Norm::Across& across = *one.norm.across;
+    r.recorder.launch(NormAcross{.gate = !one.gate        ? NormAcross::none
+                                         : one.gate_first ? NormAcross::first
+                                                          : NormAcross::last},
+                      {.x = {one.x},
+                       .gate = {one.gate},
+                       .weight = {one.weight},
+                       .sums = {first + across.group * 4ull},
+                       .rows = rows,
+                       .cols = one.cols,
+                       .x_stride = one.stride,
+                       .gate_stride = one.gate_stride,
+                       .sums_stride = stride,
+                       .count = uint32_t(across.size),
+                       .epsilon = one.norm.epsilon});
+    first += across.groups * 4ull;
+  }
+}
+
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished) {
   using kernels::Heads;
@@ -166,9 +210,18 @@ void write_heads(const Resources& r, const DeviceAttention& attention, const Pat
   const KvCache& cache = r.cache(attention);
   const uint64_t k = r.work.qkv.address() + a.q.rows * 4;
   check(!finished || (a.clamp_qkv == 0 && a.temperature.scale == 0), "no product that finishes such heads");
+  const ColumnsAcross q_across{a.q_norm, q.address, q_norm.device_weight.address(), a.heads * a.head, q.stride};
+  const ColumnsAcross k_across{a.k_norm, k, k_norm.device_weight.address(), a.kv_heads * a.head, r.sizes.qkv};
+  if (a.q_norm.across && a.k_norm.across)
+    norm_across(r, {q_across, k_across}, rows);
+  else if (a.q_norm.across || a.k_norm.across)
+    norm_across(r, {a.q_norm.across ? q_across : k_across}, rows);
+  const auto to_do = [&](const DeviceNorm& norm, const model::Norm& of) {
+    return finished || of.across ? kernels::norm_none : norm_field(norm.kind);
+  };
   const bool over_all = (q_norm && q_norm.size != a.head) || (k_norm && k_norm.size != a.head);
-  const Heads spec{.q_norm = finished ? kernels::norm_none : norm_field(q_norm.kind),
-                   .k_norm = finished ? kernels::norm_none : norm_field(k_norm.kind),
+  const Heads spec{.q_norm = to_do(q_norm, a.q_norm),
+                   .k_norm = to_do(k_norm, a.k_norm),
                    .v_norm = norm_field(v_norm.kind),
                    .over = a.own_head_norms ? Heads::each_head_own
                            : over_all       ? Heads::all_heads

@@ -223,6 +223,17 @@ struct AddedRows {
 void norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count);
 // The same with the sum of y over all ranks in place of y; without `also`.
 void sum_norm_and_add(const Resources& r, const DeviceNorm& norm, const AddedRows& rows, uint32_t count);
+// RMSNorms over values that lie on several ranks (model::Norm::across), each of some columns, in place.
+struct ColumnsAcross {
+  const model::Norm& norm;
+  uint64_t x, weight;
+  uint32_t cols, stride;
+  // With a gate each value is also multiplied by silu(gate): before the norm, or after it.
+  uint64_t gate = 0;
+  uint32_t gate_stride = 0;
+  bool gate_first = false;
+};
+void norm_across(const Resources& r, std::initializer_list<ColumnsAcross> all, uint32_t rows);
 // Norms and rotation of q, k and v, then k and v to the cache. `finished`: the product has done norms and rotation.
 void write_heads(const Resources& r, const DeviceAttention& attention, const Path::Queries& q, uint32_t rows,
                  bool finished);

@@ -81,6 +81,17 @@ void Forward::compute(const DeviceRecurrence& r) {
                                  .max_step = m.max_step};
   set_runs(args);
   recur(m, args);
+  if (m.gated_norm.across)
+    return norm_across(r_,
+                       {{.norm = m.gated_norm,
+                         .x = args.y.address,
+                         .weight = r.gated_norm.address(),
+                         .cols = uint32_t(m.values()),
+                         .stride = r_.sizes.recurred,
+                         .gate = gate,
+                         .gate_stride = stride,
+                         .gate_first = m.gate_first}},
+                       rows_.count);
   const bool norm = m.gated_norm.kind != model::Norm::Kind::none;
   const uint32_t size = norm ? m.norm_size : uint32_t(m.values());
   r_.recorder.launch(kernels::GatedNorm{.norm = norm, .gate_first = m.gate_first},

@@ -65,6 +65,10 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
     const uint64_t of_head = expanded_bytes(l, context);
     expanded = std::max({expanded, of_head, std::min(of_head * a.heads, max_expanded_bytes)});
   };
+  const auto fit_across = [&](const model::Norm& first, const model::Norm& second = {}) {
+    const auto groups = [](const model::Norm& norm) { return norm.across ? norm.across->groups : 0; };
+    rank_squares = std::max(rank_squares, groups(first) + groups(second));
+  };
   const auto fit_attention = [&](const model::Attention& a) {
     if (a.latent) return fit_latent(a);
     const uint64_t qkv_rows = a.q.rows + a.k.rows + a.v.rows;
@@ -78,6 +82,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
       normed = true;
     }
     fit_cols(a.output.cols);
+    fit_across(a.q_norm, a.k_norm);
     // A grid that merges has at most one block per SM, whatever shape a search has found. Its partial results are
     // largest when no two blocks share a head.
     const kernels::ClusterAttention alone{.head_dim = std::max(a.head, 8u), .splits = 1};
@@ -110,6 +115,7 @@ WorkSizes::WorkSizes(const model::Model& model, const model::Limits& limits, uin
   };
   const auto fit_recurrence = [&](const model::Recurrence& r) {
     fit_state(r.mixed.rows + r.gate.rows + r.steps.rows + r.betas.rows, r.convolution.channels(), r.values());
+    fit_across(r.gated_norm);
     if (!chunk_states || !can_chunk(r)) return;
     chunks = rows / min_chunked_rows;
     chunk_keys = std::max(chunk_keys, r.key_heads * kernels::Recurrence{.key = r.key}.padded_key());
@@ -186,6 +192,7 @@ void each_buffer(const WorkSizes& s, auto&& allocate) {
   allocate(&W::inputs, rows * s.inputs * f);
   allocate(&W::laurel, rows * s.laurel * f);
   allocate(&W::latent, rows * s.latent * f);
+  allocate(&W::rank_squares, rows * s.rank_squares * f);
   allocate(&W::normed, s.normed ? rows * s.width * f : 0);
   allocate(&W::others, s.others * rows * s.width * f);
   allocate(&W::kept, s.others ? rows * s.width * f : 0);

@@ -72,6 +72,7 @@ struct WorkSizes {
   uint32_t inputs = 0;                                   // of a token, for all layers: stride
   uint32_t laurel = 0, latent = 0;                       // of Laurel and of experts of latents: strides
   uint32_t others = 0;                                   // residual streams beside the first (AltUp)
+  uint32_t rank_squares = 0;                             // of norms over values of several ranks: stride
   bool normed = false;                                   // some rows are kept after their norm
   bool states = false;                                   // there are such sublayers
   uint32_t chunks = 0, chunk_keys = 0, chunk_heads = 0;  // of their prompts; of a row: numbers of all keys, and heads
@@ -109,6 +110,7 @@ struct Work {
   cuda::Buffer mixed, convolved, recurred;     // of sublayers with a state: (rows, the size of that name)
   cuda::Buffer gate;                           // (rows, gate)
   cuda::Buffer inputs, laurel, latent;         // (rows, the size of that name)
+  cuda::Buffer rank_squares;                   // (rows, rank_squares)
   cuda::Buffer normed;                         // (rows, width): what a norm leaves
   cuda::Buffer others, kept;                   // of AltUp: (others, rows, width), and (rows, width)
   cuda::Buffer results, before;  // of models with a NextHead, (rows, width): what the final norm leaves of

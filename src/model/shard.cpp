@@ -98,7 +98,8 @@ class Shard {
     const bool v = spans_heads(a.v_norm, a.kv_heads, a.value_head, false);
     return !v && (!q || can_be_across(a.q_norm)) && (!k || can_be_across(a.k_norm));
   }
-  bool can_be_across(const Norm& norm) const { return options_.norms_across && norm.kind == Norm::Kind::rms; }
+  // One more small sum.
+  static bool can_be_across(const Norm& norm) { return norm.kind == Norm::Kind::rms; }
 
   Attention cut(const Attention& a) {
     const std::vector<RankHeads> all = deal_heads_of(a);

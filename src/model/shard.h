@@ -16,8 +16,6 @@ struct ShardOptions {
   // Whole experts by rank, where there are as many as ranks. Otherwise a part of every expert, unless it cannot be cut
   // evenly: one rank would have more than 5/4 of its share.
   bool expert_parallel = false;
-  // Norms over values of several ranks (Norm::across): one more small sum for each. false: such a sublayer is whole.
-  bool norms_across = true;
 };
 
 // What `rank` computes of a model that `ranks` ranks compute. The model must outlive it: rows that lie together are

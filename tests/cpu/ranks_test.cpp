@@ -68,7 +68,7 @@ TEST_P(RanksOfFixture, TheReferenceIsTheSameOnThree) {
     return layer.find<model::Mixture>() || (a && a->q_norm.across) || (r && r->gated_norm.across);
   });
   if (!has_options) return;
-  const MakeBackend others = on_ranks(2, cpu::make_reference_rank, {.expert_parallel = true, .norms_across = false});
+  const MakeBackend others = on_ranks(2, cpu::make_reference_rank, {.expert_parallel = true});
   EXPECT_LT(worst(expected, running(others).all_logits(fixture.ids)), close);
 }
 

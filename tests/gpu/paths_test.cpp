@@ -310,9 +310,12 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
     model::forward(latent.model, *backend, batch);
     backend->result();
   }
-  {  // experts by rank
+  {  // experts by rank, and norms over the heads of all ranks
+    model::Attention& a = mixture.attention();
+    a.q_norm = SmallModel::norm(a.heads * a.head);
+    a.k_norm = SmallModel::norm(a.kv_heads * a.head);
     const model::Limits limits{.rows = 200, .kv_blocks = 400, .block_tokens = 32};
-    test::RanksBackend ranks(mixture.model, limits, 2, {.expert_parallel = true, .norms_across = false},
+    test::RanksBackend ranks(mixture.model, limits, 2, {.expert_parallel = true},
                              [](const model::Model& part, const model::Limits& of_rank, model::Collective& group) {
                                return make_gpu(
                                    part, of_rank,

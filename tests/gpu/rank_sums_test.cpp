@@ -29,8 +29,7 @@ class InterpretedRanks : public InterpretedGpu {
   }
   std::unique_ptr<model::Backend> make_ranks(const model::Model& model, const model::Limits& limits, uint32_t ranks,
                                              const RankOptions& how, Options options = {},
-                                             model::ShardOptions shard = {}) {
-    shard.norms_across = false;
+                                             const model::ShardOptions& shard = {}) {
     ranks_ = ranks;
     return std::make_unique<test::RanksBackend>(
         model, limits, ranks, shard,
@@ -171,15 +170,17 @@ TEST_F(RanksOfSmallModels, ThatLoseOneSayWhichAndAreNotUsable) {
 }
 
 TEST_F(RanksOfSmallModels, NeedTheOthers) {
-  const model::Model part = model::shard_of(model_, 0, 2, {.norms_across = false});
+  const model::Model part = model::shard_of(model_, 0, 2);
   cuda::expect_says(cuda::message<Error>([&] { make_gpu(part, limits_, interpreted()); }),
                     {"one rank's part of a model cannot run without the other ranks"});
 }
 
-TEST_F(RanksOfSmallModels, RefuseNormsOverTheValuesOfSeveral) {
-  model_.layers[0].get<model::Attention>().q_norm.across = model::Norm::Across{.size = 1, .counted = true};
+TEST_F(RanksOfSmallModels, RefuseNormsOverTheValuesOfSeveralAfterARotation) {
+  model::Attention& a = model_.layers[0].get<model::Attention>();
+  a.norm_after_rope = true;
+  a.q_norm.across = model::Norm::Across{.size = 1, .counted = true};
   cuda::expect_says(cuda::message<Error>([&] { make_gpu(model_, limits_, interpreted()); }),
-                    {"norms over the values of several ranks cannot run on the GPU"});
+                    {"norms over the values of several ranks after a rotation cannot run on the GPU"});
 }
 
 }  // namespace

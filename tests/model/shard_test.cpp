@@ -211,7 +211,6 @@ TEST(Shard, NormsOverAllHeadsSpanRanks) {
     });
     EXPECT_EQ(counted.size(), kv_heads);
     EXPECT_EQ(std::set(counted.begin(), counted.end()).size(), kv_heads) << "each once";
-    EXPECT_FALSE(Shards(random, a, ranks, {.norms_across = false}).are_cut());
     a.q_norm.kind = Norm::Kind::layer;  // whose mean would be another sum
     EXPECT_FALSE(Shards(random, a, ranks).are_cut());
   }

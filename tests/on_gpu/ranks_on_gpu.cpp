@@ -6,7 +6,7 @@
 //                                             of the tree
 // ranks_on_gpu [--gpus 0,0] file MODEL [N]    a model beside one GPU: logits of a prompt, and N greedy tokens
 // --sums own|nccl: one way of summing for models and files; --experts: whole experts by rank
-// --threads: ranks as threads of one process
+// --threads: ranks as threads of one process; --exact: activations are not quantised
 //
 // A GPU may be named several times: its processes take turns, which is right and slow; threads run at the same time,
 // but NCCL does not take them. Exits 0 if all is right, 1 if not, 2 if it cannot be tried.
@@ -49,7 +49,7 @@ struct RanksToTry {
   std::string what = "sums";
   std::vector<std::string> names;
   RankOptions::Sums sums = RankOptions::Sums::automatic;
-  bool experts = false, threads = false;
+  bool experts = false, threads = false, exact = false;
 };
 
 void say(const model::Collective& group, const std::string& line) {
@@ -206,8 +206,7 @@ bool try_model(const RanksToTry& how, model::Collective& group, const std::strin
   const Fixture fixture(name);
   fixture.write(folder, fixture.config, quant::Format::f16);
   const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
-  const model::Model shard =
-      model::shard_of(model, group.rank(), group.ranks(), {.expert_parallel = how.experts, .norms_across = false});
+  const model::Model shard = model::shard_of(model, group.rank(), group.ranks(), {.expert_parallel = how.experts});
   const model::Limits limits{.rows = 64, .kv_blocks = 8, .block_tokens = 16, .state_slots = 1};
   const auto reference = cpu::make_reference(model, limits);
   const auto backend = gpu::make_gpu(shard, limits,
@@ -267,15 +266,16 @@ bool try_file(const RanksToTry& how, model::Collective& group) {
   const uint32_t device = how.gpus[group.rank()];
   Found alone;
   if (group.rank() == 0) {
-    const auto backend = gpu::make_gpu(model, limits, {.device = device, .preload = false});
+    const auto backend = gpu::make_gpu(model, limits, {.device = device, .exact = how.exact, .preload = false});
     alone = found_by(model, limits, *backend, count);
   }
   wait_for_all(group);
-  const model::Model shard =
-      model::shard_of(model, group.rank(), group.ranks(), {.expert_parallel = how.experts, .norms_across = false});
-  const auto backend = gpu::make_gpu(
-      shard, limits,
-      {.device = device, .ranks = {.group = &group, .sums = how.sums, .timeout = first_use}, .preload = false});
+  const model::Model shard = model::shard_of(model, group.rank(), group.ranks(), {.expert_parallel = how.experts});
+  const auto backend = gpu::make_gpu(shard, limits,
+                                     {.device = device,
+                                      .exact = how.exact,
+                                      .ranks = {.group = &group, .sums = how.sums, .timeout = first_use},
+                                      .preload = false});
   say(group, backend->describe());
   for (const model::CutCount& cut : model::count_cuts(shard))
     say(group, fmt::format("       {}: {} cut, {} whole", cut.kind, cut.cut, cut.whole));
@@ -283,11 +283,20 @@ bool try_file(const RanksToTry& how, model::Collective& group) {
   bool good = true;
   if (group.rank() == 0) {
     const double least = least_cosine(alone.logits, together.logits, model.vocabulary);
+    uint32_t close = 0;
+    for (uint32_t row = 0; row < prompt_tokens; ++row) {
+      const auto of = [&](const Found& found) {
+        return std::span(found.logits).subspan(size_t(row) * model.vocabulary, model.vocabulary);
+      };
+      close += least_cosine(of(alone), of(together), model.vocabulary) >= 0.9999;
+    }
     size_t same = 0;
     while (same < count && alone.ids[same] == together.ids[same]) ++same;
     good = least >= 0.9999;
-    say(group, fmt::format("{} {}: cosine {:.7f}, {} of {} greedy tokens the same; {:.2f} ms a step, alone {:.2f} ms",
-                           good ? "ok    " : "FAILED", model.name, least, same, count, together.step, alone.step));
+    say(group, fmt::format("{} {}: cosine {:.7f}, {} of {} at least 0.9999, {} of {} greedy tokens the same; {:.2f} ms "
+                           "a step, alone {:.2f} ms",
+                           good ? "ok    " : "FAILED", model.name, least, close, prompt_tokens, same, count,
+                           together.step, alone.step));
   }
   return all_agree(group, good);
 }
@@ -322,6 +331,8 @@ RanksToTry parse(const std::vector<std::string>& args) {
       how.sums = args.at(++i) == "own" ? RankOptions::Sums::own : RankOptions::Sums::nccl;
     } else if (args[i] == "--threads") {
       how.threads = true;
+    } else if (args[i] == "--exact") {
+      how.exact = true;
     } else if (args[i] == "--experts") {
       how.experts = true;
     } else {

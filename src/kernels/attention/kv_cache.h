@@ -206,12 +206,6 @@ inline void check_scores(std::string_view kernel, const AttentionArgs& a, uint32
   if (slopes && a.slopes.address == 0) throw Error("{}: no slopes, but one for each head is read", kernel);
 }
 
-// Refuses rows that overlap.
-inline void check_stride(std::string_view kernel, const char* which, uint32_t rows, uint32_t stride, uint64_t values) {
-  if (rows > 1 && stride < values)
-    throw Error("{}: {} has a stride of {}, but rows of {} values", kernel, which, stride, values);
-}
-
 // Writing and reading a q8 cache: int8, and an f16 scale for each 32 values of a head, or for what is left of them.
 // quant/kv_q8.h defines the rounding, and the bits are the same.
 

@@ -151,6 +151,12 @@ class AnySpec {
   ptx::Kernel (*build_)(const void*);
 };
 
+// Refuses rows that overlap.
+inline void check_stride(std::string_view kernel, const char* which, uint32_t rows, uint32_t stride, uint64_t values) {
+  if (rows > 1 && stride < values)
+    throw Error("{}: {} has a stride of {}, but rows of {} values", kernel, which, stride, values);
+}
+
 // The order of maps from specs, which are searched by an AnySpec or by a SpecKey.
 struct SpecOrder {
   using is_transparent = void;

@@ -340,9 +340,8 @@ class Opener {
       running_->stage =
           model::stage_of(running_->model, model::stages_of(running_->model, stages)[group.rank() / each]);
     if (each > 1)
-      running_->shard = model::shard_of(
-          running_->own(), group.rank() % each, each,
-          {.expert_parallel = options_.ranks.expert_parallel, .norms_across = !gpu_of(group).has_value()});
+      running_->shard = model::shard_of(running_->own(), group.rank() % each, each,
+                                        {.expert_parallel = options_.ranks.expert_parallel});
   }
   // What computes the part of this rank: on its device, together with the others.
   std::unique_ptr<model::Backend> rank_backend(RankGroup& group) {
