@@ -316,12 +316,12 @@ class Backend {
   virtual std::optional<SplitTimes> split_times() { return {}; }
 };
 
+inline uint32_t places_of(KvPart part, const Limits& limits) {
+  return part == KvPart::block ? limits.kv_blocks : part == KvPart::window ? limits.window_blocks : limits.state_slots;
+}
 // Throws std::logic_error unless the place is one of the limits, and the bytes are those of its part.
 inline void check_kv_span(const Backend& backend, const Limits& limits, KvPlace place, size_t bytes) {
-  const uint32_t count = place.part == KvPart::block    ? limits.kv_blocks
-                         : place.part == KvPart::window ? limits.window_blocks
-                                                        : limits.state_slots;
-  check(place.index < count, "a place of the cache");
+  check(place.index < places_of(place.part, limits), "a place of the cache");
   check(bytes == backend.kv_part_bytes(place.part), "as many bytes as the place has");
 }
 

@@ -89,6 +89,7 @@ class ByteReader {
     }
   }
   size_t left() const { return bytes_.size(); }
+  std::span<const uint8_t> rest() const { return bytes_; }
   void expect_end() const {
     if (!bytes_.empty()) throw Error("message of a rank: expected its end, found {} more bytes", bytes_.size());
   }

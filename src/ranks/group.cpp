@@ -16,6 +16,18 @@ std::string lost_text(uint32_t rank, const std::string& how) {
   return fmt::format("rank {}{} {}", rank, rank == 0 ? " (the leader)" : "", how);
 }
 
+Bytes numbered(uint64_t number, std::span<const uint8_t> what) {
+  Bytes bytes;
+  ByteWriter(bytes).number(number);
+  bytes.insert(bytes.end(), what.begin(), what.end());
+  return bytes;
+}
+void give_question(const Group::OnQuestion& call, const Message& message) {
+  ByteReader reader(message.payload);
+  const uint64_t number = reader.number();
+  call(number, reader.rest());
+}
+
 }  // namespace
 
 Group::Group(uint32_t rank, uint32_t ranks, std::vector<std::unique_ptr<Link>> links, GroupOptions options)
@@ -91,6 +103,55 @@ Message Group::take(Member& member) {
   return message;
 }
 
+uint64_t Group::ask(std::span<const uint8_t> question) {
+  uint64_t number;
+  {
+    const std::lock_guard lock(mutex_);
+    number = ++questions_;
+    asked_[number] = {.answers = std::vector<std::optional<Bytes>>(members_.size()), .open = members_.size()};
+  }
+  send(Message::Kind::question, numbered(number, question));
+  return number;
+}
+
+std::vector<Bytes> Group::answers(uint64_t question) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return asked_.at(question).open == 0 || alarm_.raised(); });
+  const auto asked = asked_.extract(question);
+  if (asked.mapped().open > 0) alarm_.expect_quiet();
+  std::vector<Bytes> all;
+  for (std::optional<Bytes>& answer : asked.mapped().answers) all.push_back(std::move(*answer));
+  return all;
+}
+
+void Group::on_question(OnQuestion call) {
+  const std::lock_guard lock(question_mutex_);
+  on_question_ = std::move(call);
+  if (!on_question_) return;
+  for (const Message& message : std::exchange(early_questions_, {})) give_question(on_question_, message);
+}
+
+void Group::answer(uint64_t question, std::span<const uint8_t> answer) {
+  members_[0].link->send(Message::Kind::answer, numbered(question, answer), send_seconds);
+}
+
+void Group::take_question(const Message& message) {
+  const std::lock_guard lock(question_mutex_);
+  on_question_ ? give_question(on_question_, message) : early_questions_.push_back(message);
+}
+
+void Group::take_answer(const Member& member, const Message& message) {
+  ByteReader reader(message.payload);
+  const uint64_t number = reader.number();
+  const std::span<const uint8_t> answer = reader.rest();
+  const std::lock_guard lock(mutex_);
+  const auto asked = asked_.find(number);
+  const size_t index = size_t(&member - members_.data());
+  if (asked == asked_.end() || asked->second.answers[index]) throw Error("an answer that nobody waits for");
+  asked->second.answers[index].emplace(answer.begin(), answer.end());
+  if (--asked->second.open == 0) arrived_.notify_all();
+}
+
 void Group::fail(const std::string& why) {
   alarm_.raise(fmt::format("rank {}: {}", rank_, why));
   spread();
@@ -143,15 +204,26 @@ void Group::watch() {
 void Group::receive(Member& member) {
   std::vector<Message> messages;
   std::string broken;
-  try {
-    member.open = member.link->receive(messages);
-  } catch (const Error& error) {
-    member.open = false;
-    broken = error.what();
-  }
+  const auto guarded = [&](auto&& read) {
+    try {
+      read();
+    } catch (const Error& error) {
+      member.open = false;
+      broken = error.what();
+    }
+  };
+  guarded([&] { member.open = member.link->receive(messages); });
   member.heard = Clock::now();
   for (Message& message : messages) {
     if (message.kind == Message::Kind::ping) continue;
+    if (message.kind == Message::Kind::question) {
+      guarded([&] { take_question(message); });
+      continue;
+    }
+    if (message.kind == Message::Kind::answer) {
+      guarded([&] { take_answer(member, message); });
+      continue;
+    }
     if (message.kind == Message::Kind::failed) {
       alarm_.raise(message.text());
       continue;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -45,6 +46,17 @@ class Group {
   std::vector<uint64_t> smallest(std::vector<uint64_t> numbers);
   void send(Message::Kind kind, std::span<const uint8_t> payload);  // of the leader: to all others
   Message next();  // of another rank: the leader's next message; Kind::end where the work is done
+
+  // Beside all that, and in no order with it. Of the leader, from any thread: asks all others, and returns the number
+  // of the question; answers(), called once for each, waits for what they say and gives it in their order.
+  uint64_t ask(std::span<const uint8_t> question);
+  std::vector<Bytes> answers(uint64_t question);
+  // Of another rank: gets each question, on the thread that receives, which must not wait; those that came before it
+  // are given now. Empty: questions are kept. The answer may come from any thread, at any time.
+  using OnQuestion = std::function<void(uint64_t number, std::span<const uint8_t> question)>;
+  void on_question(OnQuestion call);
+  void answer(uint64_t question, std::span<const uint8_t> answer);
+
   // This rank cannot go on: all others are told. What is known already stays the reason.
   void fail(const std::string& why);
 
@@ -58,9 +70,15 @@ class Group {
   };
   void watch();
   void receive(Member& member);
+  void take_question(const Message& message);
+  void take_answer(const Member& member, const Message& message);
   void lose(const Member& member, const std::string& how);
   void spread();  // the reason for which the group cannot go on
   Message take(Member& member);
+  struct Asked {
+    std::vector<std::optional<Bytes>> answers;  // of each member
+    size_t open = 0;                            // that have not answered
+  };
 
   const uint32_t rank_, ranks_;
   const GroupOptions options_;
@@ -69,6 +87,13 @@ class Group {
   std::condition_variable arrived_;
   std::vector<Member> members_;
   bool spread_ = false;
+  std::unordered_map<uint64_t, Asked> asked_;
+  uint64_t questions_ = 0;
+
+  std::mutex question_mutex_;  // guards these, and is held while one is given
+  OnQuestion on_question_;
+  std::vector<Message> early_questions_;  // that nobody takes yet
+
   int end_ = -1;  // descriptor that wakes the thread for its end
   std::thread thread_;
 };

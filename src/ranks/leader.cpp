@@ -1,5 +1,6 @@
 #include "ranks/leader.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "model/forward.h"
@@ -12,7 +13,12 @@ using Kind = Message::Kind;
 
 class Leader : public model::Backend {
  public:
-  Leader(std::unique_ptr<model::Backend> own, Group& group) : own_(std::move(own)), group_(group) {}
+  Leader(std::unique_ptr<model::Backend> own, Group& group, PartNumbers* numbers)
+      : own_(std::move(own)), group_(group), numbers_(numbers) {
+    if (!numbers_) return;
+    own_sizes_ = part_sizes(*own_);
+    sizes_ = largest_part_sizes(own_sizes_, group_);
+  }
 
   std::string describe() const override {
     return fmt::format("{} on each of {} ranks", own_->describe(), group_.ranks());
@@ -69,6 +75,38 @@ class Leader : public model::Backend {
   void copy_state(uint32_t from, uint32_t to) override {
     copy(Kind::copy_state, from, to, [&] { own_->copy_state(from, to); });
   }
+
+  // A buffer is as long as the longest of all ranks; this rank's part is at its beginning.
+  std::string kv_layout() const override {
+    if (!numbers_ || own_->kv_layout().empty()) return {};
+    return fmt::format("{} on {} ranks in {} stages", own_->kv_layout(), group_.ranks(), group_.options().stages);
+  }
+  uint64_t kv_part_bytes(model::KvPart part) const override { return sizes_[size_t(part)]; }
+  void read_kv(std::span<const model::KvRead> reads) override {
+    guarded([&] {
+      std::vector<PartOrder> orders;
+      std::vector<model::KvRead> own;
+      for (const auto& [from, to] : reads) {
+        check(to.size() == kv_part_bytes(from.part), "as many bytes as the place has");
+        orders.push_back({from, numbers_->number(to.data())});
+        const uint64_t bytes = own_sizes_[size_t(from.part)];
+        if (bytes) own.push_back({from, to.first(bytes)});
+        std::ranges::fill(to.subspan(bytes), uint8_t(0));
+      }
+      send_orders(Kind::read_kv, orders);
+      if (!own.empty()) own_->read_kv(own);
+    });
+  }
+  void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override {
+    guarded([&] {
+      const std::optional<uint64_t> number = numbers_->find(bytes.data());
+      check(number && bytes.size() == kv_part_bytes(place.part), "a buffer that was read or loaded on every rank");
+      const PartOrder order{place, *number};
+      send_orders(Kind::write_kv, {&order, 1});
+      if (const uint64_t own = own_sizes_[size_t(place.part)]) own_->write_kv(place, bytes.first(own));
+    });
+  }
+
   bool usable() const override { return !group_.alarm().raised() && own_->usable(); }
   std::vector<model::KernelTime> kernel_times() override { return own_->kernel_times(); }
 
@@ -95,8 +133,17 @@ class Leader : public model::Backend {
     });
   }
 
+  void send_orders(Kind kind, std::span<const PartOrder> orders) {
+    numbers_->send_dropped(group_);
+    bytes_.clear();
+    encode_orders(orders, bytes_);
+    group_.send(kind, bytes_);
+  }
+
   std::unique_ptr<model::Backend> own_;
   Group& group_;
+  PartNumbers* numbers_;  // null: what its cache has is not kept elsewhere
+  PartSizes own_sizes_{}, sizes_{};
   BatchEncoder encoder_;
   uint32_t taken_ = 0;  // results since the last batch
   Bytes bytes_;
@@ -104,13 +151,19 @@ class Leader : public model::Backend {
 
 class Follower {
  public:
-  Follower(const model::Model& shard, model::Backend& own, const model::Limits& limits, Group& group)
+  Follower(const model::Model& shard, model::Backend& own, const model::Limits& limits, Group& group,
+           PartBuffers* buffers)
       : shard_(shard),
         own_(own),
         limits_(limits),
         group_(group),
+        buffers_(buffers),
         decoder_(
-            {.rows = limits.rows, .blocks = limits.kv_blocks, .text = uint64_t(shard.context) + shard.vocabulary}) {}
+            {.rows = limits.rows, .blocks = limits.kv_blocks, .text = uint64_t(shard.context) + shard.vocabulary}) {
+    if (!buffers_) return;
+    sizes_ = part_sizes(own_);
+    largest_part_sizes(sizes_, group_);
+  }
 
   void run() {
     for (;;) {
@@ -134,6 +187,13 @@ class Follower {
                     [this](uint32_t from, uint32_t to) { own_.copy_window_block(from, to); });
       case Kind::copy_state:
         return copy(message, limits_.state_slots, [this](uint32_t from, uint32_t to) { own_.copy_state(from, to); });
+      case Kind::read_kv:
+        return read_kv(message);
+      case Kind::write_kv:
+        return write_kv(message);
+      case Kind::drop_kv:
+        for (const uint64_t number : decode_numbers(message.payload)) buffers().drop(number);
+        return;
       default:
         throw Error("expected a batch, found a message of kind {}", int(message.kind));
     }
@@ -156,23 +216,50 @@ class Follower {
     if (from >= count || to >= count) throw Error("expected one of {}, found a copy from {} to {}", count, from, to);
     own(from, to);
   }
+  PartBuffers& buffers() {
+    check(buffers_, "buffers for what rank 0 keeps of the cache");
+    return *buffers_;
+  }
+  void read_kv(const Message& message) {
+    const std::vector<PartOrder> orders = decode_orders(message.payload, limits_);
+    std::vector<PartBuffers::Buffer> read;
+    std::vector<model::KvRead> reads;
+    for (const PartOrder& order : orders) {
+      read.push_back(std::make_shared<Bytes>(sizes_[size_t(order.place.part)]));
+      if (!read.back()->empty()) reads.push_back({order.place, *read.back()});
+    }
+    if (!reads.empty()) own_.read_kv(reads);
+    for (size_t i = 0; i < orders.size(); ++i) buffers().put(orders[i].number, read[i]);
+  }
+  void write_kv(const Message& message) {
+    for (const auto& [place, number] : decode_orders(message.payload, limits_)) {
+      const PartBuffers::Buffer buffer = buffers().find(number);
+      if (!buffer || buffer->size() != sizes_[size_t(place.part)])
+        throw Error("part {} of the KV cache: expected {} bytes in memory, found {}", number,
+                    sizes_[size_t(place.part)], buffer ? buffer->size() : 0);
+      if (!buffer->empty()) own_.write_kv(place, *buffer);
+    }
+  }
 
   const model::Model& shard_;
   model::Backend& own_;
   const model::Limits& limits_;
   Group& group_;
+  PartBuffers* buffers_;  // null: rank 0 keeps nothing of the cache
+  PartSizes sizes_{};
   BatchDecoder decoder_;
 };
 
 }  // namespace
 
-std::unique_ptr<model::Backend> make_leader(std::unique_ptr<model::Backend> own, Group& group) {
-  return std::make_unique<Leader>(std::move(own), group);
+std::unique_ptr<model::Backend> make_leader(std::unique_ptr<model::Backend> own, Group& group, PartNumbers* numbers) {
+  return std::make_unique<Leader>(std::move(own), group, numbers);
 }
 
-void follow(const model::Model& shard, model::Backend& own, const model::Limits& limits, Group& group) {
+void follow(const model::Model& shard, model::Backend& own, const model::Limits& limits, Group& group,
+            PartBuffers* buffers) {
   try {
-    Follower(shard, own, limits, group).run();
+    Follower(shard, own, limits, group, buffers).run();
   } catch (const std::exception& error) {
     group.fail(error.what());
     throw Error("{}", group.alarm().why());

@@ -21,8 +21,13 @@ struct Message {
     copy_block,
     copy_window_block,
     copy_state,
-    failed,  // the sender cannot go on, with the reason
-    end,     // the work is done
+    read_kv,   // of places of the cache into memory that has numbers
+    write_kv,  // from there to a place
+    drop_kv,   // numbers that have no memory any more
+    question,  // beside the batches, with a number
+    answer,    // to the question of that number
+    failed,    // the sender cannot go on, with the reason
+    end,       // the work is done
   };
   Kind kind;
   Bytes payload = {};

@@ -57,6 +57,10 @@ class StageBackend : public model::Backend {
   void copy_state(uint32_t from, uint32_t to) override {
     if (model::has_states(part_)) own_->copy_state(from, to);
   }
+  std::string kv_layout() const override { return own_->kv_layout(); }
+  uint64_t kv_part_bytes(model::KvPart part) const override { return own_->kv_part_bytes(part); }
+  void read_kv(std::span<const model::KvRead> reads) override { own_->read_kv(reads); }
+  void write_kv(model::KvPlace place, std::span<const uint8_t> bytes) override { own_->write_kv(place, bytes); }
   bool usable() const override { return own_->usable(); }
 
  private:

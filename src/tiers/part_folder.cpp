@@ -11,8 +11,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
-#include <vector>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "tiers/part_file.h"
 
@@ -53,12 +54,12 @@ void read_all(int file, std::span<uint8_t> to) {
 
 }  // namespace
 
-PartFolder::PartFolder(std::filesystem::path folder, uint64_t capacity)
+PartFolder::PartFolder(std::filesystem::path folder, uint64_t capacity, double patience)
     : folder_(std::move(folder)), capacity_(capacity) {
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) throw Error("{}: the folder cannot be made: {}", folder_.string(), error.message());
-  lock_folder();
+  lock_folder(patience);
   scan();
   make_room(0);
 }
@@ -67,11 +68,15 @@ PartFolder::~PartFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-void PartFolder::lock_folder() {
+void PartFolder::lock_folder(double patience) {
   const std::filesystem::path path = folder_ / "lock";
   lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0) throw Error("{}: cannot be written: {}", path.string(), why());
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  for (const auto start = Clock::now(); ::flock(lock_, LOCK_EX | LOCK_NB) != 0;) {
+    if (seconds_since(start) < patience) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      continue;
+    }
     ::close(std::exchange(lock_, -1));
     throw Error("{}: another process keeps its KV cache in this folder", folder_.string());
   }
@@ -145,7 +150,8 @@ void PartFolder::write(const KvKey& key, std::span<const uint8_t> bytes) {
   if (!entries_.contains(key)) add(key, all);
 }
 
-void PartFolder::read(const KvKey& key, std::span<uint8_t> to) {
+bool PartFolder::read(const KvKey& key, std::span<uint8_t> to) {
+  if (!has(key)) return false;
   const std::filesystem::path path = path_of(key);
   try {
     const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
@@ -165,6 +171,12 @@ void PartFolder::read(const KvKey& key, std::span<uint8_t> to) {
   const std::lock_guard lock(mutex_);
   if (const auto entry = entries_.find(key); entry != entries_.end())
     by_use_.splice(by_use_.end(), by_use_, entry->second.use);
+  return true;
+}
+
+std::vector<KvKey> PartFolder::keys() const {
+  const std::lock_guard lock(mutex_);
+  return {by_use_.begin(), by_use_.end()};
 }
 
 uint64_t PartFolder::count() const {

@@ -34,9 +34,10 @@ class TieredStore::Fetch : public engine::KvFetch {
   std::shared_ptr<Fetched> fetched_;
 };
 
-TieredStore::TieredStore(uint64_t memory, std::unique_ptr<PartFolder> disk,
-                         std::function<void(const std::string&)> on_failure)
-    : capacity_(memory), disk_(std::move(disk)), on_failure_(std::move(on_failure)) {}
+TieredStore::TieredStore(uint64_t memory, std::unique_ptr<PartDisk> disk,
+                         std::function<void(const std::string&)> on_failure,
+                         std::function<void(const uint8_t*)> on_free)
+    : capacity_(memory), disk_(std::move(disk)), on_failure_(std::move(on_failure)), on_free_(std::move(on_free)) {}
 
 TieredStore::~TieredStore() = default;
 
@@ -79,7 +80,8 @@ KvBytes TieredStore::allocate(uint64_t bytes) {
     return {};
   }
   *allocated_ += bytes;
-  const auto free = [counter = allocated_, bytes](uint8_t* data) {
+  const auto free = [counter = allocated_, bytes, on_free = on_free_](uint8_t* data) {
+    if (on_free) on_free(data);
     delete[] data;
     *counter -= bytes;
   };
@@ -155,7 +157,7 @@ void TieredStore::load(Fetched& fetched, const KvKey& key) {
   KvBytes bytes = allocate(size);
   if (!bytes) return;
   try {
-    disk_->read(key, bytes.span());
+    if (!disk_->read(key, bytes.span())) return;
   } catch (const std::exception& error) {
     return failed(error.what());
   }

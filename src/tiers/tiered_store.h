@@ -18,9 +18,12 @@ namespace heddle::tiers {
 class TieredStore : public engine::KvStore {
  public:
   // `memory`: bytes, with those on their way to the disk and from it. `disk`: null: there is none. `on_failure` is
-  // called on a thread of the store with what went wrong on a disk or a network; it may be empty.
-  explicit TieredStore(uint64_t memory, std::unique_ptr<PartFolder> disk = nullptr,
-                       std::function<void(const std::string&)> on_failure = {});
+  // called on a thread of the store with what went wrong on a disk or a network; it may be empty. `on_free` is called
+  // on any thread, before memory is freed that was allocated; it may be empty, and is called after the store's end for
+  // what others still hold.
+  explicit TieredStore(uint64_t memory, std::unique_ptr<PartDisk> disk = nullptr,
+                       std::function<void(const std::string&)> on_failure = {},
+                       std::function<void(const uint8_t*)> on_free = {});
   ~TieredStore() override;  // waits until all is written
 
   Where where(const engine::KvKey& key) const override;
@@ -52,8 +55,9 @@ class TieredStore : public engine::KvStore {
   void failed(const std::string& what);
 
   const uint64_t capacity_;
-  const std::unique_ptr<PartFolder> disk_;
+  const std::unique_ptr<PartDisk> disk_;
   const std::function<void(const std::string&)> on_failure_;
+  const std::function<void(const uint8_t*)> on_free_;
   const std::shared_ptr<std::atomic<uint64_t>> allocated_ = std::make_shared<std::atomic<uint64_t>>(0);  // bytes
   std::atomic<uint64_t> loaded_ = 0, received_ = 0, failures_ = 0, dropped_ = 0;
   std::atomic<uint64_t> unwritten_ = 0;  // bytes that wait for the disk

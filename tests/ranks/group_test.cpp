@@ -2,33 +2,14 @@
 #include "ranks/group.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
+
+#include "tests/ranks/groups.h"
 
 namespace heddle::ranks {
 namespace {
 
 using Kind = Message::Kind;
-
-// Groups of all ranks, connected as the leader's and the others' are.
-std::vector<std::unique_ptr<Group>> groups_of(uint32_t ranks, const GroupOptions& options = {}) {
-  std::vector<std::unique_ptr<Link>> of_leader;
-  std::vector<std::unique_ptr<Group>> all(1);
-  for (uint32_t rank = 1; rank < ranks; ++rank) {
-    int both[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM, 0, both) != 0) throw Error("no sockets");
-    of_leader.push_back(std::make_unique<Link>(both[0]));
-    std::vector<std::unique_ptr<Link>> link;
-    link.push_back(std::make_unique<Link>(both[1]));
-    all.push_back(std::make_unique<Group>(rank, ranks, std::move(link), options));
-  }
-  all[0] = std::make_unique<Group>(0, ranks, std::move(of_leader), options);
-  return all;
-}
-bool soon(const std::function<bool()>& condition) {
-  for (uint32_t i = 0; i < 500 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return condition();
-}
 
 TEST(Group, AgreesOnTheSmallestAndPassesMessagesOn) {
   auto groups = groups_of(3);
@@ -53,6 +34,47 @@ TEST(Group, AgreesOnTheSmallestAndPassesMessagesOn) {
     EXPECT_EQ(groups[rank]->next().kind, Kind::end);
     EXPECT_FALSE(groups[rank]->alarm().raised());
   }
+}
+
+TEST(Group, QuestionsAreAnsweredByAllInAnyOrder) {
+  auto groups = groups_of(3);
+  std::vector<uint64_t> asked;
+  for (const char* text : {"a", "b", "c"}) asked.push_back(groups[0]->ask(bytes_of(text)));  // nobody takes them yet
+  std::vector<std::pair<uint64_t, std::string>> taken;
+  groups[1]->on_question([&](uint64_t number, std::span<const uint8_t> question) {
+    groups[1]->answer(number, bytes_of("1" + std::string(question.begin(), question.end())));
+  });
+  std::mutex mutex;
+  groups[2]->on_question([&](uint64_t number, std::span<const uint8_t> question) {
+    const std::lock_guard lock(mutex);
+    taken.emplace_back(number, std::string(question.begin(), question.end()));
+  });
+  groups[0]->send(Kind::batch, bytes_of("x"));  // goes its own way
+  EXPECT_EQ(groups[2]->next().text(), "x");
+  EXPECT_TRUE(soon([&] {
+    const std::lock_guard lock(mutex);
+    return taken.size() == 3;
+  }));
+  for (auto late = taken.rbegin(); late != taken.rend(); ++late)
+    groups[2]->answer(late->first, bytes_of("2" + late->second));
+  for (size_t i : {1u, 0u, 2u}) {
+    const std::string text(1, char('a' + i));
+    const std::vector<Bytes> answers = groups[0]->answers(asked[i]);
+    ASSERT_EQ(answers.size(), 2u);
+    for (size_t rank : {1u, 2u})
+      EXPECT_EQ(std::string(answers[rank - 1].begin(), answers[rank - 1].end()), std::to_string(rank) + text);
+  }
+  const uint64_t open = groups[0]->ask(bytes_of("d"));
+  groups[2]->fail("no memory");
+  EXPECT_THROW(groups[0]->answers(open), Error);
+  EXPECT_THROW(groups[0]->ask(bytes_of("e")), Error);
+}
+
+TEST(Group, AnAnswerThatNobodyWaitsForEndsTheGroup) {
+  auto groups = groups_of(2);
+  groups[1]->answer(7, {});
+  EXPECT_TRUE(soon([&] { return groups[0]->alarm().raised(); }));
+  EXPECT_NE(groups[0]->alarm().why().find("an answer that nobody waits for"), std::string::npos);
 }
 
 TEST(Group, WhatFailsIsKnownToAll) {

@@ -6,11 +6,9 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "model/shard.h"
-#include "model/stages.h"
-#include "ranks/stage.h"
 #include "tests/model/fixture.h"
 #include "tests/ranks/processes.h"
+#include "tests/ranks/rank_part.h"
 #include "tests/support/closeness.h"
 #include "tests/support/reference_models.h"
 #include "tests/support/running.h"
@@ -21,6 +19,7 @@ namespace {
 
 using test::Fixture;
 using test::Folder;
+using test::RankPart;
 using test::RankProcesses;
 using test::Running;
 
@@ -33,24 +32,6 @@ struct ModelOnDisk {
   std::vector<uint32_t> ids;
   uint32_t context = 0;
   std::shared_ptr<Folder> folder = nullptr;  // it is in, if it was written for the test
-};
-
-// What a rank computes of a model, with its part.
-struct RankPart {
-  std::optional<model::Model> stage, shard;
-  std::unique_ptr<model::Backend> backend;
-
-  const model::Model& own() const { return shard ? *shard : *stage; }
-  RankPart(const model::Model& model, const model::Limits& limits, Joined& joined) {
-    const uint32_t stages = joined.group->options().stages, each = joined.group->ranks() / stages,
-                   rank = joined.group->rank();
-    if (stages > 1) stage = model::stage_of(model, model::stages_of(model, stages)[rank / each]);
-    if (each > 1) shard = model::shard_of(stage ? *stage : model, rank % each, each);
-    model::Collective& of_stage = joined.of_stage ? *joined.of_stage : *joined.collective;
-    backend = cpu::make_cpu(own(), limits, {.threads = 1, .exact = true, .ranks = shard ? &of_stage : nullptr});
-    if (stages > 1)
-      backend = make_stage(own(), std::move(backend), *joined.collective, {.stages = stages, .min_rows = 2});
-  }
 };
 
 // Rank 0's backend, which keeps its part.

@@ -2,15 +2,15 @@
 // that start anew. Every answer is that of the same request alone.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "tests/engine/random_shape.h"
 #include "tests/support/folder.h"
+#include "tests/tiers/damage.h"
 #include "tiers/tiered_store.h"
 
 namespace heddle::test::fake {
 namespace {
 
+using tiers::damage_a_file;
 using tiers::PartFolder;
 using tiers::TieredStore;
 
@@ -42,31 +42,7 @@ void run_with_store(uint64_t seed, uint32_t requests, Sums& sums) {
       const uint32_t least = (shape.traffic.window + limits.rows + limits.block_tokens - 1) / limits.block_tokens + 1;
       shape.traffic.limits.window_blocks = std::min(least + uint32_t(seed % 5), limits.kv_blocks);
     }
-    if (on_disk && seed % 2) {
-      shape.traffic.disturb = [&] {  // damages a file, or removes it, or cuts it off
-        std::vector<std::filesystem::path> files;
-        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
-          if (entry.is_regular_file() && entry.path().extension() != ".unfinished" && entry.path().filename() != "lock")
-            files.push_back(entry.path());
-        if (files.empty()) return;
-        const std::filesystem::path& file = files[below(files.size())];
-        std::error_code gone;
-        const uint64_t size = std::filesystem::file_size(file, gone);
-        if (gone || size == 0) return;
-        if (below(3) == 0) {
-          std::filesystem::remove(file, gone);
-        } else if (below(2)) {
-          std::filesystem::resize_file(file, below(size), gone);
-        } else {
-          std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-          stream.seekg(std::streamoff(below(size)));
-          const auto at = stream.tellg();
-          const int byte = stream.get();
-          stream.seekp(at);
-          stream.put(char(byte ^ int(1 + below(255))));
-        }
-      };
-    }
+    if (on_disk && seed % 2) shape.traffic.disturb = [&] { damage_a_file(folder.path(), random); };
     shape.run();
     sums.restored += shape.tally.metrics.restored;
     sums.loaded += shape.tally.metrics.store.loaded;

@@ -25,6 +25,9 @@ void describe_follow(CLI::App& program, std::ostream& err, int& status) {
   command->add_option("--cache-tokens", device.cache_tokens);
   command->add_option("--at-once", device.at_once);
   command->add_option("--rows", options->rows);
+  command->add_option("--store-memory", device.ranks.store.memory);
+  command->add_option("--store-folder", device.ranks.store.folder);
+  command->add_option("--store-folder-bytes", device.ranks.store.folder_bytes);
   command->add_flag("--many", device.many);
   command->add_flag("--mtp", device.mtp);
   command->callback([options, &err, &status] {

@@ -69,6 +69,8 @@ std::vector<std::pair<std::string, std::string>> common_options(const DeviceOpti
       {"sequences at once", std::to_string(options.at_once)},
       {"cache for many sequences", options.many ? "yes" : "no"},
       {"rows of a batch", std::to_string(rows)},
+      {"--kv-host", std::to_string(options.ranks.store.memory)},
+      {"--kv-disk", fmt::format("{},{}", options.ranks.store.folder, options.ranks.store.folder_bytes)},
   };
   if (options.device == "cpu" || options.ranks.cpu_ranks)
     all.emplace_back("instruction set", options.isa == "auto" ? cpu::isa_names().front() : options.isa);
@@ -103,6 +105,11 @@ std::vector<std::string> child_arguments(const std::string& model, const DeviceO
   add("--cache-tokens", options.cache_tokens);
   add("--at-once", options.at_once);
   add("--rows", rows);
+  add("--store-memory", ranks.store.memory);
+  if (!ranks.store.folder.empty()) {
+    add("--store-folder", ranks.store.folder);
+    add("--store-folder-bytes", ranks.store.folder_bytes);
+  }
   if (options.many) words.push_back("--many");
   if (options.exact) words.push_back("--exact");
   if (options.deterministic) words.push_back("--deterministic");
@@ -125,6 +132,18 @@ class Hash {
 };
 
 }  // namespace
+
+std::unique_ptr<tiers::PartFolder> open_rank_folder(const RankStore& store, ranks::Group& group) {
+  constexpr double patience = 10;  // for a group that ends, and that this one follows
+  if (store.folder.empty()) return nullptr;
+  try {
+    return std::make_unique<tiers::PartFolder>(tiers::rank_folder(store.folder, group.rank(), group.ranks()),
+                                               store.folder_bytes, patience);
+  } catch (const Error& error) {
+    group.fail(fmt::format("--kv-disk: {}", error.what()));
+    throw Error("{}", group.alarm().why());
+  }
+}
 
 ranks::Place rank_place(const RankOptions& options) {
   check_rank_options(options);
@@ -209,7 +228,7 @@ DeviceOptions share_of_rank(DeviceOptions options) {
   if (!options.ranks.asked()) return options;
   const uint32_t here = ranks_here(options.ranks);
   if (options.threads == 0) options.threads = uint32_t(std::max<size_t>(1, hardware_threads() / here));
-  options.cpu_memory = usable_on_cpu(options) / here;
+  if (options.cpu_memory == 0) options.cpu_memory = usable_on_cpu(options) / here;
   return options;
 }
 
@@ -221,8 +240,11 @@ int follow_ranks(const std::string& model, const DeviceOptions& options, std::os
   };
   try {
     const auto running = open_running(model, options, nullptr, rows);
+    ranks::Group& group = running->group->group();
     try {
-      ranks::follow(running->own(), *running->backend, running->limits, running->group->group());
+      ranks::PartBuffers buffers(options.ranks.store.memory);
+      const tiers::RankDisk disk(open_rank_folder(options.ranks.store, group), group, buffers, *running->backend);
+      ranks::follow(running->own(), *running->backend, running->limits, group, &buffers);
       return 0;
     } catch (const Error& error) {  // the group has to end soon: what a model holds is left to the system
       say(error);

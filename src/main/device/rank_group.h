@@ -12,6 +12,7 @@
 #include "ranks/launcher.h"
 #include "ranks/leader.h"
 #include "ranks/rendezvous.h"
+#include "tiers/rank_disks.h"
 
 namespace heddle {
 
@@ -38,6 +39,7 @@ class RankGroup {
   uint32_t rank() const { return group().rank(); }
   uint32_t ranks() const { return group().ranks(); }
   bool leads() const { return rank() == 0; }
+  ranks::PartNumbers& numbers() { return numbers_; }  // of rank 0's store
   // The largest limits, and a context, that every rank has memory for. `own`: the part of this rank, which may have
   // neither windows nor states where others have some.
   void agree(const model::Model& own, uint32_t& context, model::Limits& limits);
@@ -45,10 +47,15 @@ class RankGroup {
  private:
   std::unique_ptr<ranks::Children> children_;  // of rank 0, where it has started the others
   ranks::Joined joined_;
+  ranks::PartNumbers numbers_;
 };
 
-// Options with this rank's share of what the ranks of a machine have together: threads and memory.
+// Options with this rank's share of what the ranks of a machine have together: threads and memory, where they do not
+// say what each rank has.
 DeviceOptions share_of_rank(DeviceOptions options);
+
+// The folder of this rank; null: none is asked for. What fails here is told to the others.
+std::unique_ptr<tiers::PartFolder> open_rank_folder(const RankStore& store, ranks::Group& group);
 
 // What a process does that follows: opens its part of the model and computes it until rank 0 ends the work. The exit
 // status.

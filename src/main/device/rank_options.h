@@ -11,6 +11,13 @@ class App;
 
 namespace heddle {
 
+// Where each rank keeps what the KV cache has no room for.
+struct RankStore {
+  uint64_t memory = 0;        // bytes; 0: nowhere
+  std::string folder;         // on the disk of its machine; empty: none
+  uint64_t folder_bytes = 0;  // that its own folder in there may have
+};
+
 struct RankOptions {
   uint32_t cpu_ranks = 0;               // on this machine, started by this process; 0: not asked for
   std::vector<uint32_t> gpus;           // numbers of the GPUs of this machine, a rank for each; empty: not asked for
@@ -20,6 +27,7 @@ struct RankOptions {
   uint32_t pipeline = 1;                // stages of layers
   bool expert_parallel = false;         // ranks have whole experts of a mixture, where there are enough
   double join_seconds = 300;
+  RankStore store;
   int socket = -1, memory = -1;  // of a child: descriptors that its parent has opened
 
   // Whether the model is computed by several processes.

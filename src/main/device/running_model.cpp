@@ -330,7 +330,8 @@ class Opener {
     if (running_->draft && group.leads()) gpu ? load_on_gpu(*running_->draft, *gpu) : load_on_cpu(*running_->draft);
     running_->gpu = gpu;
     group.group().smallest({});  // all are ready
-    running_->backend = group.leads() ? ranks::make_leader(std::move(own), group.group()) : std::move(own);
+    running_->backend =
+        group.leads() ? ranks::make_leader(std::move(own), group.group(), &group.numbers()) : std::move(own);
   }
   void cut_for(RankGroup& group) {
     const uint32_t stages = options_.ranks.pipeline, each = group.ranks() / stages;

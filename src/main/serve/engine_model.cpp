@@ -210,8 +210,10 @@ EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& devic
     with.kv_observer = beyond_.observer;
     if (running_->group) with.ranks = running_->group->ranks();
     running_->set_draft(with);
-    if (beyond_.store && model::is_causal(running_->model)) {
-      with.store = beyond_.store;
+    if (running_->group) rank_store_ = make_rank_store(device.ranks.store, *running_->group, beyond_.on_store_failure);
+    if (model::is_causal(running_->model)) store_ = rank_store_ ? rank_store_.get() : beyond_.store;
+    if (store_) {
+      with.store = store_;
       with.store_identity = store_identity(model, *running_);
     }
     engine_.emplace(running_->model, *running_->backend, running_->limits, with);
@@ -226,7 +228,7 @@ EngineModel::EngineModel(const ServeOptions& options, const DeviceOptions& devic
 
 EngineModel::~EngineModel() {
   thread_.reset();
-  if (engine_ && beyond_.store) save_all(*engine_, *beyond_.store);
+  if (engine_ && store_) save_all(*engine_, *store_);
 }
 
 EngineModel::Facts EngineModel::facts() const {

@@ -1,5 +1,6 @@
 // A model in memory with its engine, as the server serves it.
 #pragma once
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -18,7 +19,8 @@ class EngineModel : public server::LoadedModel {
   // cannot be loaded. `options` must outlive this, and so must what is beyond its KV cache, of
   // which all may be null.
   struct Beyond {
-    tiers::TieredStore* store = nullptr;
+    tiers::TieredStore* store = nullptr;  // of one process; several ranks make their own
+    std::function<void(const std::string&)> on_store_failure = {};
     engine::KvTransfer* transfer = nullptr;  // to other processes; null: there is none
     engine::KvObserver* observer = nullptr;  // of its KV cache; null: there is none
   };
@@ -40,6 +42,8 @@ class EngineModel : public server::LoadedModel {
   std::string name_;
   const Beyond beyond_;
   std::unique_ptr<RunningModel> running_;
+  std::unique_ptr<tiers::TieredStore> rank_store_;  // of rank 0; null: there are no ranks, or nothing is asked for
+  tiers::TieredStore* store_ = nullptr;             // that the engine has
   std::optional<engine::Engine> engine_;
   std::optional<engine::EngineThread> thread_;
   double load_seconds_ = 0;

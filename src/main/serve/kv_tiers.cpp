@@ -66,6 +66,16 @@ std::unique_ptr<tiers::TieredStore> make_store(const KvTierChoices& choices,
   return std::make_unique<tiers::TieredStore>(choices.host_bytes(), std::move(folder), std::move(on_failure));
 }
 
+std::unique_ptr<tiers::TieredStore> make_rank_store(const RankStore& choices, RankGroup& group,
+                                                    std::function<void(const std::string&)> on_failure) {
+  if (choices.memory == 0) return nullptr;
+  std::unique_ptr<tiers::PartDisk> disk;
+  if (auto own = open_rank_folder(choices, group.group()))
+    disk = std::make_unique<tiers::GroupDisk>(std::move(own), group.group(), group.numbers());
+  return std::make_unique<tiers::TieredStore>(choices.memory, std::move(disk), std::move(on_failure),
+                                              [&group](const uint8_t* data) { group.numbers().drop(data); });
+}
+
 void describe_kv_transfer(CLI::App& command, KvTierChoices& choices) {
   command
       .add_option("--kv-transfer", choices.transfer,
@@ -91,7 +101,16 @@ std::unique_ptr<tiers::TransferServer> make_transfer(const KvTierChoices& choice
 }
 
 void leave_room_for_store(const KvTierChoices& choices, DeviceOptions& device) {
-  const uint64_t wanted = choices.host_bytes(), usable = usable_on_cpu(device);
+  if (device.ranks.asked()) {
+    if (!choices.transfer.empty()) throw Error("--kv-transfer: expected one process, found several ranks");
+    device.ranks.store.memory = choices.host_bytes();
+    if (!choices.disk.empty()) {
+      const DiskChoice disk = disk_choice(choices.disk);
+      device.ranks.store.folder = disk.folder;
+      device.ranks.store.folder_bytes = disk.bytes;
+    }
+  }
+  const uint64_t wanted = choices.host_bytes(), usable = usable_on_cpu(share_of_rank(device));
   if (wanted == 0 || usable == 0) return;
   if (wanted >= usable)
     throw Error("--kv-host: expected less than the {} of memory that may be used, found {}", bytes_text(double(usable)),

@@ -148,9 +148,9 @@ class Server {
         messages_(err, max_messages, &stuck),
         log_(out, max_log_lines, &stuck),
         models_(served_names(options)),
-        store_(make_store(options.engine.kv, [this](const std::string& what) { on_store_failure(what); })),
-        transfer_(make_transfer(options.engine.kv)),
         device_(serving_device(options)),
+        store_(device_.ranks.asked() ? nullptr : make_store(options.engine.kv, store_failures())),
+        transfer_(make_transfer(options.engine.kv)),
         cpu_memory_(usable_on_cpu(device_)),
         service_(service_options()),
         http_(listening(), [this](server::HttpRequest request, std::shared_ptr<server::Responder> responder) {
@@ -307,9 +307,15 @@ class Server {
   }
 
   EngineModel::Beyond beyond() {
-    return {.store = store_.get(), .transfer = transfer_.get(), .observer = events_ ? &events_->observer() : nullptr};
+    return {.store = store_.get(),
+            .on_store_failure = store_failures(),
+            .transfer = transfer_.get(),
+            .observer = events_ ? &events_->observer() : nullptr};
   }
   // On a thread of the store.
+  std::function<void(const std::string&)> store_failures() {
+    return [this](const std::string& what) { on_store_failure(what); };
+  }
   void on_store_failure(const std::string& what) {
     const auto now = Clock::now();
     const std::lock_guard lock(mutex_);
@@ -406,9 +412,9 @@ class Server {
   LogWriter messages_, log_;  // to err_, where the server runs, and to standard output
   Clock::time_point next_warning_ = Clock::now(), next_store_warning_ = Clock::now();
   const std::vector<ServedName> models_;
-  const std::unique_ptr<tiers::TieredStore> store_;        // of all models; null: there is none
-  const std::unique_ptr<tiers::TransferServer> transfer_;  // the same
   const DeviceOptions device_;                             // of all models
+  const std::unique_ptr<tiers::TieredStore> store_;        // the same; null: there is none, or several ranks have one
+  const std::unique_ptr<tiers::TransferServer> transfer_;  // the same; null: there is none
   const uint64_t cpu_memory_;                              // for all models; 0: unknown
   std::optional<server::EventPublisher> events_;
   std::unique_ptr<EngineModel> model_;  // if there is one
