@@ -283,13 +283,8 @@ bool try_file(const RanksToTry& how, model::Collective& group) {
   bool good = true;
   if (group.rank() == 0) {
     const double least = least_cosine(alone.logits, together.logits, model.vocabulary);
-    uint32_t close = 0;
-    for (uint32_t row = 0; row < prompt_tokens; ++row) {
-      const auto of = [&](const Found& found) {
-        return std::span(found.logits).subspan(size_t(row) * model.vocabulary, model.vocabulary);
-      };
-      close += least_cosine(of(alone), of(together), model.vocabulary) >= 0.9999;
-    }
+    const std::vector<double> all = cosines(alone.logits, together.logits, model.vocabulary);
+    const auto close = std::count_if(all.begin(), all.end(), [](double cosine) { return cosine >= 0.9999; });
     size_t same = 0;
     while (same < count && alone.ids[same] == together.ids[same]) ++same;
     good = least >= 0.9999;
