@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 
+#include "base/workers.h"
 #include "cuda/cubin_cache.h"
 #include "gpu/forward.h"
 #include "gpu/gpu.h"
@@ -46,6 +47,7 @@ struct KvStaging {
   };
   std::vector<Slot> slots;
   size_t next = 0;
+  Workers helpers{3};  // with the copies between them and other memory
 };
 
 class Gpu : public model::Backend {

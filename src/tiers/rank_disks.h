@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "base/workers.h"
 #include "ranks/kv_parts.h"
 #include "tiers/part_folder.h"
 #include "tiers/rank_questions.h"
-#include "tiers/workers.h"
 
 namespace heddle::tiers {
 
@@ -64,7 +64,7 @@ class RankDisk {
   ranks::PartBuffers& buffers_;
   const ranks::PartSizes sizes_;
   const std::string identity_;     // of this rank's parts
-  Workers writer_{1}, reader_{1};  // last: they use all above
+  Workers writer_{1}, reader_{4};  // last: they use all above
 };
 
 }  // namespace heddle::tiers

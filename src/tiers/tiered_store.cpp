@@ -14,7 +14,8 @@ using engine::KvKey;
 // What a fetch has brought, shared with the thread that brings it.
 struct TieredStore::Fetched {
   std::vector<KvKey> keys;
-  std::atomic<bool> done = false, abandoned = false;
+  std::atomic<bool> abandoned = false;
+  std::atomic<uint32_t> working = 1;  // threads that bring it
   std::mutex mutex;
   std::vector<KvBytes> held;  // so that it stays in memory
 
@@ -28,7 +29,7 @@ class TieredStore::Fetch : public engine::KvFetch {
  public:
   explicit Fetch(std::shared_ptr<Fetched> fetched) : fetched_(std::move(fetched)) {}
   ~Fetch() override { fetched_->abandoned = true; }
-  bool done() const override { return fetched_->done; }
+  bool done() const override { return fetched_->working == 0; }
 
  private:
   std::shared_ptr<Fetched> fetched_;
@@ -132,11 +133,13 @@ void TieredStore::write_later(const KvKey& key, const KvBytes& bytes) {
 std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys) {
   auto fetched = std::make_shared<Fetched>();
   fetched->keys = std::move(keys);
-  reader_.add([this, fetched] {
-    for (const KvKey& key : fetched->keys)
-      if (!fetched->abandoned) load(*fetched, key);
-    fetched->done = true;
-  });
+  fetched->working = readers;
+  for (uint32_t first = 0; first < readers; ++first)
+    readers_.add([this, fetched, first] {
+      for (size_t i = first; i < fetched->keys.size() && !fetched->abandoned; i += readers)
+        load(*fetched, fetched->keys[i]);
+      --fetched->working;
+    });
   return std::make_unique<Fetch>(fetched);
 }
 
@@ -146,7 +149,7 @@ std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys, con
   fetched->keys = std::move(keys);
   receivers_.add([this, fetched, root, source = std::move(source)] {
     receive(*fetched, root, *source);
-    fetched->done = true;
+    --fetched->working;
   });
   return std::make_unique<Fetch>(fetched);
 }

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/workers.h"
 #include "engine/kv_store.h"
 #include "tiers/part_folder.h"
-#include "tiers/workers.h"
 
 namespace heddle::tiers {
 
@@ -67,7 +67,8 @@ class TieredStore : public engine::KvStore {
   std::list<engine::KvKey> by_use_;  // the one used least recently first
   uint64_t bytes_ = 0;               // of entries
 
-  Workers writer_{1}, reader_{1}, receivers_{4};  // last: they use all above
+  static constexpr uint32_t readers = 4;                 // of one fetch: a thread copies less than a fast disk gives
+  Workers writer_{1}, readers_{readers}, receivers_{4};  // last: they use all above
 };
 
 }  // namespace heddle::tiers

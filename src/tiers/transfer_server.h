@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/workers.h"
 #include "engine/kv_store.h"
 #include "tiers/socket.h"
 #include "tiers/transfer_wire.h"
-#include "tiers/workers.h"
 
 namespace heddle::tiers {
 

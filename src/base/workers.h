@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace heddle::tiers {
+namespace heddle {
 
 // The first thing starts them.
 class Workers {
@@ -61,4 +61,4 @@ class Workers {
   bool ending_ = false;
 };
 
-}  // namespace heddle::tiers
+}  // namespace heddle
