@@ -260,8 +260,8 @@ void Engine::State::end_fetches() {
 
 Engine::Saving Engine::State::save_some() {
   constexpr size_t at_once = 16;
-  if (!store_ || !store_->lasts()) return Saving::done;
-  if (!store_->can_save()) return Saving::later;
+  if (!store_) return Saving::done;
+  if (!store_->can_save()) return store_->lasts() ? Saving::later : Saving::done;
   try {
     save_evicted();
     const std::vector<KvCache::Kept> kept = cache_.next_unsaved(at_once);

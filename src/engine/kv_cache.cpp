@@ -288,7 +288,8 @@ void KvCache::publish(Sequence& s) {
       own = block;
     } else if (beyond_.store) {
       texts_[block] = text_of(s, s.published);
-      if (beyond_.store->lasts()) unsaved_.emplace_back(block, texts_[block]);
+      unsaved_.emplace_back(block, texts_[block]);
+      if (unsaved_.size() > blocks_.count()) unsaved_.pop_front();
     }
     if (has_windows()) publish_window(s, s.published);
     s.prefix = prefix;

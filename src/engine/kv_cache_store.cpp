@@ -54,7 +54,7 @@ void KvCache::add_evicted(model::KvPlace place, const TextHash& text) {
 
 std::vector<KvCache::Kept> KvCache::next_unsaved(size_t count) {
   std::vector<Kept> next;
-  if (!beyond_.store || !beyond_.store->lasts()) return next;
+  if (!beyond_.store) return next;
   const auto add = [&](model::KvPlace place, const TextHash& text) {
     if (!beyond_.is_empty(place.part) && beyond_.store->where({place.part, text}) == KvStore::Where::nowhere)
       next.push_back({place, {place.part, text}});

@@ -84,9 +84,9 @@ class KvStore {
 
   virtual KvBytes allocate(uint64_t bytes) = 0;  // empty: there is no room
   virtual void keep(const KvKey& key, KvBytes bytes) = 0;
-  // Whether what is kept outlives the process; then save() keeps it for that alone, while can_save().
-  virtual bool lasts() const { return false; }
-  virtual bool can_save() const { return false; }  // false: much waits to be written
+  virtual bool lasts() const { return false; }  // what is kept outlives the process
+  // While can_save(), an engine that has nothing else to do saves what it has before it is evicted.
+  virtual bool can_save() const { return false; }
   virtual void save(const KvKey&, KvBytes) {}
 
   virtual std::unique_ptr<KvFetch> fetch(std::vector<KvKey> keys) = 0;  // from elsewhere

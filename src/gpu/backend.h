@@ -2,6 +2,7 @@
 // batches that recur are kept as graphs. A step is a batch that others can follow: it ends by picking the tokens that
 // the next one starts from.
 #pragma once
+#include <array>
 #include <map>
 
 #include "base/workers.h"
@@ -47,6 +48,13 @@ struct KvStaging {
   };
   std::vector<Slot> slots;
   size_t next = 0;
+  // Where the parts of a block lie, by model::KvPart.
+  struct Places {
+    cuda::Buffer table;  // kernels::PartPlace
+    uint32_t count = 0, largest = 0;
+    bool wide = true;  // all are multiples of 16
+  };
+  std::array<Places, 3> places;
   Workers helpers{3};  // with the copies between them and other memory
 };
 
@@ -184,6 +192,8 @@ class Gpu : public model::Backend {
   // f(address, bytes) for each contiguous part of what a place keeps.
   void each_kv_part(model::KvPlace place, auto&& f) const;
   size_t kv_staging_slots();  // of which each has the bytes of any place
+  const KvStaging::Places& kv_places(model::KvPart part);
+  void move_kv(model::KvPlace place, std::byte* pinned, bool to_host);
 
   // --- pick.cpp
   PickKind kind_of(std::span<const std::optional<model::Picking>> pickings) const;

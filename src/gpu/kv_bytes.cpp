@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "gpu/backend.h"
+#include "kernels/layer/move_parts.h"
 
 namespace heddle::gpu {
 namespace {
@@ -54,18 +55,44 @@ size_t Gpu::kv_staging_slots() {
   return slots.size();
 }
 
+const KvStaging::Places& Gpu::kv_places(KvPart part) {
+  KvStaging::Places& places = kv_staging_.places[size_t(part)];
+  if (places.count) return places;
+  std::vector<kernels::PartPlace> table;
+  uint64_t offset = 0;
+  each_kv_part({part, 0}, [&](uint64_t address, uint64_t bytes) {
+    check(address % 4 == 0 && bytes % 4 == 0, "whole words of a cache");
+    table.push_back({address, bytes, offset});
+    offset += bytes;
+    places.largest = std::max(places.largest, uint32_t(bytes));
+    places.wide = places.wide && address % 16 == 0 && bytes % 16 == 0;
+  });
+  places.table = cuda::Buffer(context_, table.size() * sizeof table[0]);
+  places.table.write(table.data(), table.size() * sizeof table[0]);
+  places.count = uint32_t(table.size());
+  return places;
+}
+
+void Gpu::move_kv(model::KvPlace place, std::byte* pinned, bool to_host) {
+  const KvStaging::Places& places = kv_places(place.part);
+  Recorder move(library_, false);
+  move.launch(kernels::MoveParts{.vec = places.wide ? 4u : 1u, .to_host = to_host},
+              {.places = {places.table.address()},
+               .host = {reinterpret_cast<uint64_t>(pinned)},
+               .count = places.count,
+               .index = place.index,
+               .largest = places.largest});
+  move.plan.run(stream_);
+}
+
 void Gpu::read_kv(std::span<const model::KvRead> reads) {
   run_stretch();
   for (size_t count = kv_staging_slots(); !reads.empty(); reads = reads.subspan(std::min(count, reads.size()))) {
     const auto at_once = reads.first(std::min(count, reads.size()));
     for (size_t i = 0; i < at_once.size(); ++i) {
       model::check_kv_span(*this, limits_, at_once[i].from, at_once[i].to.size());
-      std::byte* to = kv_staging_.slots[i].pinned.data();
       kv_staging_.slots[i].copied.synchronize();
-      each_kv_part(at_once[i].from, [&](uint64_t address, uint64_t bytes) {
-        cuda::read_device(stream_, to, address, bytes);
-        to += bytes;
-      });
+      move_kv(at_once[i].from, kv_staging_.slots[i].pinned.data(), true);
     }
     stream_.synchronize();
     for (size_t i = 0; i < at_once.size(); ++i)
@@ -80,11 +107,7 @@ void Gpu::write_kv(model::KvPlace place, std::span<const uint8_t> bytes) {
   auto& [pinned, copied] = kv_staging_.slots[kv_staging_.next++ % kv_staging_slots()];
   copied.synchronize();
   copy_by_several(kv_staging_.helpers, pinned.data(), bytes.data(), bytes.size());
-  const std::byte* from = pinned.data();
-  each_kv_part(place, [&](uint64_t address, uint64_t count) {
-    cuda::write_device(stream_, address, from, count);
-    from += count;
-  });
+  move_kv(place, pinned.data(), false);
   copied.record(stream_);
 }
 

@@ -87,7 +87,7 @@ AddCases add_tile_pack_cases, add_half_rows_cases, add_mma_product_cases, add_mm
 AddCases add_cluster_attention_cases, add_prompt_attention_cases, add_wgmma_attention_cases, add_any_attention_cases,
     add_heads_cases, add_latent_attention_cases, add_latent_expand_cases;
 AddCases add_embedding_cases, add_norm_cases, add_elementwise_cases, add_cut_gate_cases, add_altup_cases,
-    add_all_reduce_cases, add_norm_across_cases;
+    add_all_reduce_cases, add_norm_across_cases, add_move_parts_cases;
 AddCases add_mixture_cases, add_router_cases, add_group_rows_cases, add_own_experts_cases;
 AddCases add_recurrence_cases, add_chunked_recurrence_cases, add_convolution_cases;
 AddCases add_sample_cases, add_step_advance_cases, add_top_tokens_cases;
@@ -124,6 +124,7 @@ std::vector<Case> all_cases(Sweep sweep) {
                         add_altup_cases,
                         add_all_reduce_cases,
                         add_norm_across_cases,
+                        add_move_parts_cases,
                         add_own_experts_cases})
     add(sweep, cases);
   return cases;

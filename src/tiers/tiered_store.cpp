@@ -17,6 +17,7 @@ struct TieredStore::Fetched {
   std::atomic<bool> abandoned = false;
   std::atomic<uint32_t> working = 1;  // threads that bring it
   std::mutex mutex;
+  size_t next = 0;            // of the keys
   std::vector<KvBytes> held;  // so that it stays in memory
 
   void hold(KvBytes bytes) {
@@ -38,7 +39,11 @@ class TieredStore::Fetch : public engine::KvFetch {
 TieredStore::TieredStore(uint64_t memory, std::unique_ptr<PartDisk> disk,
                          std::function<void(const std::string&)> on_failure,
                          std::function<void(const uint8_t*)> on_free)
-    : capacity_(memory), disk_(std::move(disk)), on_failure_(std::move(on_failure)), on_free_(std::move(on_free)) {}
+    : capacity_(memory),
+      part_memory_(std::make_shared<PartMemory>(memory)),
+      disk_(std::move(disk)),
+      on_failure_(std::move(on_failure)),
+      on_free_(std::move(on_free)) {}
 
 TieredStore::~TieredStore() = default;
 
@@ -66,7 +71,7 @@ KvBytes TieredStore::find(const KvKey& key) {
 KvBytes TieredStore::allocate(uint64_t bytes) {
   if (bytes == 0) return {};
   const std::lock_guard lock(mutex_);
-  for (auto next = by_use_.begin(); next != by_use_.end() && *allocated_ + bytes > capacity_;) {
+  for (auto next = by_use_.begin(); next != by_use_.end() && !part_memory_->has_room(bytes);) {
     const auto entry = entries_.find(*next);
     if (entry->second.bytes.data.use_count() > 1) {
       ++next;
@@ -76,23 +81,16 @@ KvBytes TieredStore::allocate(uint64_t bytes) {
     entries_.erase(entry);
     next = by_use_.erase(next);
   }
-  if (*allocated_ + bytes > capacity_) {
+  uint8_t* data = part_memory_->take(bytes);
+  if (!data) {  // also where the machine has less than it was told to use
     ++dropped_;
     return {};
   }
-  *allocated_ += bytes;
-  const auto free = [counter = allocated_, bytes, on_free = on_free_](uint8_t* data) {
-    if (on_free) on_free(data);
-    delete[] data;
-    *counter -= bytes;
+  const auto free = [memory = part_memory_, bytes, on_free = on_free_](uint8_t* no_longer_used) {
+    if (on_free) on_free(no_longer_used);
+    memory->give_back(no_longer_used, bytes);
   };
-  try {
-    return {std::shared_ptr<uint8_t[]>(new uint8_t[bytes], free), bytes};
-  } catch (const std::bad_alloc&) {  // of the array: the machine has less than it was told to use
-    *allocated_ -= bytes;
-    ++dropped_;
-    return {};
-  }
+  return {std::shared_ptr<uint8_t[]>(data, free), bytes};
 }
 
 void TieredStore::insert_locked(const KvKey& key, const KvBytes& bytes) {
@@ -106,13 +104,20 @@ void TieredStore::keep(const KvKey& key, KvBytes bytes) {
     const std::lock_guard lock(mutex_);
     insert_locked(key, bytes);
   }
-  if (can_save()) write_later(key, bytes);
+  if (disk_ && can_save()) write_later(key, bytes);
 }
 
-// The other half of the memory is for what is to be found there.
-bool TieredStore::can_save() const { return disk_ && unwritten_ <= capacity_ / 2; }
+// For a disk, the other half of the memory is for what is to be found there.
+bool TieredStore::can_save() const { return disk_ ? unwritten_ <= capacity_ / 2 : has_free_memory(); }
+
+// What is saved in memory too need not be read when it is evicted, but for that nothing is dropped.
+bool TieredStore::has_free_memory() const { return part_memory_->has_room(capacity_ / 8); }
 
 void TieredStore::save(const KvKey& key, KvBytes bytes) {
+  if (has_free_memory()) {
+    const std::lock_guard lock(mutex_);
+    insert_locked(key, bytes);
+  }
   if (disk_) write_later(key, bytes);
 }
 
@@ -134,10 +139,10 @@ std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys) {
   auto fetched = std::make_shared<Fetched>();
   fetched->keys = std::move(keys);
   fetched->working = readers;
-  for (uint32_t first = 0; first < readers; ++first)
-    readers_.add([this, fetched, first] {
-      for (size_t i = first; i < fetched->keys.size() && !fetched->abandoned; i += readers)
-        load(*fetched, fetched->keys[i]);
+  for (uint32_t reader = 0; reader < readers; ++reader)
+    readers_.add([this, fetched] {
+      while (!fetched->abandoned && load_next(*fetched)) {
+      }
       --fetched->working;
     });
   return std::make_unique<Fetch>(fetched);
@@ -154,20 +159,34 @@ std::unique_ptr<engine::KvFetch> TieredStore::fetch(std::vector<KvKey> keys, con
   return std::make_unique<Fetch>(fetched);
 }
 
-void TieredStore::load(Fetched& fetched, const KvKey& key) {
-  if (KvBytes bytes = find(key)) return fetched.hold(std::move(bytes));
-  const uint64_t size = disk_ ? disk_->size_of(key) : 0;
-  KvBytes bytes = allocate(size);
-  if (!bytes) return;
+// False: there is none. The first keys get the memory that there is.
+bool TieredStore::load_next(Fetched& fetched) {
+  KvKey key;
+  KvBytes bytes;
+  {
+    const std::lock_guard lock(fetched.mutex);
+    if (fetched.next == fetched.keys.size()) return false;
+    key = fetched.keys[fetched.next++];
+    if (KvBytes there = find(key)) {
+      fetched.held.push_back(std::move(there));
+      return true;
+    }
+    bytes = allocate(disk_ ? disk_->size_of(key) : 0);
+  }
   try {
-    if (!disk_->read(key, bytes.span())) return;
+    if (!bytes || !disk_->read(key, bytes.span())) return true;
   } catch (const std::exception& error) {
-    return failed(error.what());
+    failed(error.what());
+    return true;
   }
   ++loaded_;
-  const std::lock_guard lock(mutex_);
-  insert_locked(key, bytes);
-  fetched.hold(find_locked(key));
+  {
+    const std::lock_guard lock(mutex_);
+    insert_locked(key, bytes);
+    bytes = find_locked(key);
+  }
+  fetched.hold(std::move(bytes));
+  return true;
 }
 
 void TieredStore::receive(Fetched& fetched, const engine::TextHash& root, engine::KvSource& source) {
@@ -207,7 +226,7 @@ engine::KvStoreMetrics TieredStore::metrics() const {
   }
   const std::lock_guard lock(mutex_);
   all.memory_parts = entries_.size();
-  all.memory_bytes = *allocated_;
+  all.memory_bytes = part_memory_->used();
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include "base/workers.h"
 #include "engine/kv_store.h"
 #include "tiers/part_folder.h"
+#include "tiers/part_memory.h"
 
 namespace heddle::tiers {
 
@@ -48,17 +49,18 @@ class TieredStore : public engine::KvStore {
   struct Fetched;
   class Fetch;
   engine::KvBytes find_locked(const engine::KvKey& key);
+  bool has_free_memory() const;
   void insert_locked(const engine::KvKey& key, const engine::KvBytes& bytes);
   void write_later(const engine::KvKey& key, const engine::KvBytes& bytes);
-  void load(Fetched& fetched, const engine::KvKey& key);
+  bool load_next(Fetched& fetched);
   void receive(Fetched& fetched, const engine::TextHash& root, engine::KvSource& source);
   void failed(const std::string& what);
 
   const uint64_t capacity_;
+  const std::shared_ptr<PartMemory> part_memory_;  // in use: what is allocated
   const std::unique_ptr<PartDisk> disk_;
   const std::function<void(const std::string&)> on_failure_;
   const std::function<void(const uint8_t*)> on_free_;
-  const std::shared_ptr<std::atomic<uint64_t>> allocated_ = std::make_shared<std::atomic<uint64_t>>(0);  // bytes
   std::atomic<uint64_t> loaded_ = 0, received_ = 0, failures_ = 0, dropped_ = 0;
   std::atomic<uint64_t> unwritten_ = 0;  // bytes that wait for the disk
 

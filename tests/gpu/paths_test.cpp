@@ -294,6 +294,8 @@ TEST_F(PathsOfBatches, EveryKernelOfTheCatalogueIsLaunched) {
         batch.picking.assign(batch.outputs.size(), model::Picking{.logprob = true, .top = 2});
         model::forward(*model, *backend, batch);
         backend->result();
+        std::vector<uint8_t> bytes(backend->kv_part_bytes(model::KvPart::block));
+        if (!bytes.empty()) backend->write_kv({model::KvPart::block, 0}, bytes);
         batch.states = {0};
         model::forward(*model, *backend, batch);
         backend->result();

@@ -10,7 +10,7 @@ AddKernels add_tile_pack_kernels, add_half_rows_kernels, add_mma_product_kernels
 AddKernels add_cluster_attention_kernels, add_prompt_attention_kernels, add_wgmma_attention_kernels,
     add_any_attention_kernels, add_heads_kernels, add_latent_attention_kernels, add_latent_expand_kernels;
 AddKernels add_embedding_kernels, add_norm_kernels, add_elementwise_kernels, add_cut_gate_kernels, add_altup_kernels,
-    add_all_reduce_kernels, add_norm_across_kernels;
+    add_all_reduce_kernels, add_norm_across_kernels, add_move_parts_kernels;
 AddKernels add_mixture_kernels, add_router_kernels, add_group_rows_kernels, add_own_experts_kernels;
 AddKernels add_recurrence_kernels, add_chunked_recurrence_kernels, add_convolution_kernels;
 AddKernels add_sample_kernels, add_step_advance_kernels, add_top_tokens_kernels;
@@ -48,6 +48,7 @@ const std::vector<Entry>& catalog() {
                             add_altup_kernels,
                             add_all_reduce_kernels,
                             add_norm_across_kernels,
+                            add_move_parts_kernels,
                             add_own_experts_kernels})
       add(list);
     return list;

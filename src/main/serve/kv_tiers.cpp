@@ -134,6 +134,7 @@ std::string store_identity(const std::string& name, const RunningModel& running)
 }
 
 void save_all(engine::Engine& engine, tiers::TieredStore& store) {
+  if (!store.lasts()) return;
   while (engine.save_some() != engine::Engine::Saving::done) store.drain();
   store.drain();
 }
