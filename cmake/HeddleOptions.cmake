@@ -38,6 +38,12 @@ if(HEDDLE_SANITIZE)
   # for everything in the tree, GoogleTest included where it is built from source
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+  # At the end of a process, the runtime of clang 14 looks for leaks for three seconds on AArch64: it goes through all 2^28
+  # regions that memory could be in. That of clang 16 takes milliseconds, and is the same to the compiler.
+  set(runtime /usr/lib/llvm-16/lib/clang/16)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15 AND EXISTS ${runtime}/lib/linux)
+    add_link_options(-resource-dir=${runtime})
+  endif()
   if(HEDDLE_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
   endif()

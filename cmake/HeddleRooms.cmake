@@ -114,10 +114,8 @@ endfunction()
 # heddle_tests(name EXCEPT files...): tests/<name>/**.cpp as one GoogleTest program <name>_tests, each TEST a ctest of its
 # own. EXCEPT names files in that folder which its own CMakeLists.txt builds.
 # tests/<name>/cases/*.cpp are <name>_cases: objects for this program, and for others that run the same cases elsewhere.
-# With HEDDLE_TEST_PARTS a ctest is a part of the program: starting thousands of processes takes minutes, and under a
-# sanitizer hours, because to look for leaks takes 3 s of each process on AArch64 (clang 14 goes through all 2^28 regions
-# that memory could be in). Tests with Slow or Assemble (it is ptxas that works there) in their name are left out with
-# sanitizers.
+# With HEDDLE_TEST_PARTS a ctest is a part of the program: starting thousands of processes takes minutes. Tests with Slow
+# or Assemble (it is ptxas that works there) in their name are left out with sanitizers.
 function(heddle_tests name)
   if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
     return()
