@@ -112,7 +112,11 @@ Input contents(const std::filesystem::path& path) {
 }
 
 struct Options {
+#ifdef HEDDLE_SANITIZED
   double seconds = 3;
+#else
+  double seconds = 1;  // as many inputs as the sanitizers try in ten
+#endif
   uint64_t seed = 1;
   std::string input;
   std::vector<std::string> targets;
