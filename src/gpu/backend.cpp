@@ -75,7 +75,7 @@ Gpu::Gpu(const Model& model, const Limits& limits, const Options& options)
       options_(options),
       context_(capable_context(options.device)),
       cubins_(cuda::CubinCache::from_environment()),
-      library_(context_, &cubins_, options.on_kernel),
+      library_(context_, &cubins_, options.build_kernel),
       tuning_(cubins_.is_on() ? tuning_file(cubins_.folder().parent_path(), context_.info()) : std::filesystem::path(),
               limits_of(context_.info())),
       stream_(context_),

@@ -2,20 +2,29 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "model/backend.h"
 #include "model/collective.h"
 
+namespace heddle::kernels {
+class AnySpec;
+}
 namespace heddle::ptx {
 struct Kernel;
-}
+struct Target;
+}  // namespace heddle::ptx
 
 namespace heddle::gpu {
 
-// Called with every kernel that is built and the text that is assembled, from several threads.
-using OnKernel = std::function<void(const ptx::Kernel& kernel, const std::string& text)>;
+struct BuiltKernel {
+  std::shared_ptr<const ptx::Kernel> kernel;
+  std::string text;  // to be assembled
+};
+// Called for every kernel, from several threads.
+using BuildKernel = std::function<BuiltKernel(const kernels::AnySpec& spec, const ptx::Target& target)>;
 
 // A sublayer of a model that stays on the host, and is brought to the device when it is computed there.
 struct VisitingSublayer {
@@ -47,7 +56,7 @@ struct Options {
   bool preload = true;  // kernels of the usual batches are assembled while loading; false: each when it is first used
   std::function<void(uint64_t, uint64_t)> progress;  // bytes of weights uploaded, and in all. May be empty.
   std::function<void()> on_assembling;               // the weights are there, the kernels are next. May be empty.
-  OnKernel on_kernel;                                // sees every kernel that is built. May be empty.
+  BuildKernel build_kernel;                          // instead of the function of library.h. May be empty.
 };
 
 // Throws an Error if the GPU cannot run the model: too little memory, too old, a type of weights without kernels. The

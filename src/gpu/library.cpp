@@ -40,6 +40,13 @@ kernels::GpuLimits limits_of(const cuda::DeviceInfo& device) {
           .cp_async = device.sm >= 80};
 }
 
+BuiltKernel build_kernel(const kernels::AnySpec& spec, const ptx::Target& target) {
+  auto kernel = std::make_shared<const ptx::Kernel>(ptx::expanded(spec.build(), target));
+  ptx::verify(*kernel, target);
+  std::string text = ptx::print(*kernel, target);
+  return {std::move(kernel), std::move(text)};
+}
+
 cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void* args, size_t args_bytes) const {
   cuda::Launch l{.function = function,
                  .grid = {grid.x, grid.y, grid.z},
@@ -56,10 +63,10 @@ cuda::Launch Loaded::launch(ptx::Grid grid, uint32_t dynamic_shared, const void*
   return l;
 }
 
-Library::Library(cuda::Context context, cuda::CubinCache* cache, OnKernel on_kernel)
+Library::Library(cuda::Context context, cuda::CubinCache* cache, BuildKernel build)
     : context_(std::move(context)),
       cache_(cache),
-      on_kernel_(std::move(on_kernel)),
+      build_(build ? std::move(build) : build_kernel),
       target_(target_for(context_.info())) {}
 
 const Loaded* Library::find(const kernels::SpecKey& key) {
@@ -87,17 +94,16 @@ void Library::load(const std::vector<kernels::AnySpec>& specs) {
     if (!find(spec.key())) once.insert(spec);
   if (once.empty()) return;
   const std::vector<kernels::AnySpec> missing(once.begin(), once.end());
-  std::vector<ptx::Kernel> built(missing.size());
+  std::vector<std::shared_ptr<const ptx::Kernel>> built(missing.size());
   std::vector<cuda::Source> sources(missing.size());
   parallel_for(missing.size(), 0, [&](size_t i) {
-    built[i] = ptx::expanded(missing[i].build(), target_);
-    ptx::verify(built[i], target_);
-    sources[i] = {built[i].name, ptx::print(built[i], target_), target_.name};
-    if (on_kernel_) on_kernel_(built[i], sources[i].text);
+    BuiltKernel one = build_(missing[i], target_);
+    sources[i] = {one.kernel->name, std::move(one.text), target_.name};
+    built[i] = std::move(one.kernel);
   });
   const std::vector<cuda::Module> modules = cuda::compile(context_, sources, cache_);
   for (size_t i = 0; i < missing.size(); ++i) {
-    Loaded loaded = prepare(built[i], modules[i]);
+    Loaded loaded = prepare(*built[i], modules[i]);
     std::lock_guard lock(mutex_);
     loaded_.emplace(missing[i], std::move(loaded));
   }

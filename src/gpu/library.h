@@ -21,6 +21,9 @@ ptx::Target target_for(const cuda::DeviceInfo& device);
 // What the shapes of kernels depend on.
 kernels::GpuLimits limits_of(const cuda::DeviceInfo& device);
 
+// Builds the kernel for the target, verifies and prints it.
+BuiltKernel build_kernel(const kernels::AnySpec& spec, const ptx::Target& target);
+
 // A kernel ready to be launched.
 struct Loaded {
   cuda::Function function;
@@ -35,7 +38,7 @@ struct Loaded {
 class Library {
  public:
   // `cache` may be null, and must outlive the library.
-  Library(cuda::Context context, cuda::CubinCache* cache, OnKernel on_kernel = {});
+  Library(cuda::Context context, cuda::CubinCache* cache, BuildKernel build = {});
 
   // Assembles the kernels that are not loaded yet, on all cores.
   void load(const std::vector<kernels::AnySpec>& specs);
@@ -57,7 +60,7 @@ class Library {
 
   cuda::Context context_;
   cuda::CubinCache* cache_;
-  const OnKernel on_kernel_;
+  const BuildKernel build_;
   const ptx::Target target_;
   std::mutex mutex_;
   std::map<kernels::AnySpec, Loaded, kernels::SpecOrder> loaded_;  // nodes stay where they are

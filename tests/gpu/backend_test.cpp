@@ -434,7 +434,12 @@ TEST_F(FakeGpu, StatesComeBesideLogits) {
 }
 
 // Every architecture: prompts, few rows and steps, where the arguments of every launch suit its kernel.
-void expect_runs(const model::Model& model) {
+class FakeGpuArchitectures : public FakeGpu, public testing::WithParamInterface<std::string> {};
+TEST_P(FakeGpuArchitectures, Run) {
+  const test::Fixture fixture(GetParam());
+  const test::Folder folder;
+  fixture.write(folder, fixture.config, quant::Format::f16);
+  const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
   const model::Limits limits = model::limits_for(std::min(model.context, 128u), 32);
   auto backend = make_gpu(model, limits);
   model::Session session(model, *backend, limits);
@@ -452,14 +457,6 @@ void expect_runs(const model::Model& model) {
                   .picking = {model::Picking()}});
   model::forward(model, *backend, {.follows = true});
   EXPECT_EQ(backend->result().picked.size(), 1u);
-}
-
-class FakeGpuArchitectures : public FakeGpu, public testing::WithParamInterface<std::string> {};
-TEST_P(FakeGpuArchitectures, Run) {
-  const test::Fixture fixture(GetParam());
-  const test::Folder folder;
-  fixture.write(folder, fixture.config, quant::Format::f16);
-  expect_runs(model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context}));
 }
 INSTANTIATE_TEST_SUITE_P(All, FakeGpuArchitectures, testing::ValuesIn(test::Fixture::names_of_text_models()),
                          [](const auto& one) { return test::as_test_name(one.param); });

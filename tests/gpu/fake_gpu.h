@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gpu/gpu.h"
 #include "tests/cuda/fake_test.h"
+#include "tests/gpu/kept_kernels.h"
 
 namespace heddle::gpu {
 
@@ -28,6 +30,14 @@ class FakeGpu : public cuda::Fake {
   void TearDown() override {
     Fake::TearDown();
     unsetenv("HEDDLE_CACHE_DIR");
+  }
+
+  // The backend, with kernels that the tests before have built.
+  static std::unique_ptr<model::Backend> make_gpu(const model::Model& model, const model::Limits& limits,
+                                                  Options options = {}) {
+    if (!options.build_kernel)
+      options.build_kernel = [](const auto& spec, const auto& target) { return kept_kernels().build(spec, target); };
+    return gpu::make_gpu(model, limits, options);
   }
 
   static bool is_allocation(const std::string& call) { return call == "cuMemAlloc_v2" || call == "cuMemHostAlloc"; }

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
 #include "cpu/cpu.h"
 #include "gpu/gpu.h"
@@ -37,13 +36,10 @@ class InterpretedGpu : public FakeGpu {
       for (auto& [stream, chain] : chains_) chain.join();
     };
   }
-  // For make_gpu: kernels are built when they are launched, and kept for that.
-  Options interpreted(Options options = {}) {
+  // For make_gpu: kernels are built when they are launched.
+  static Options interpreted(Options options = {}) {
     options.preload = false;
-    options.on_kernel = [this](const ptx::Kernel& kernel, const std::string& text) {
-      std::lock_guard lock(mutex_);
-      kernels_.try_emplace(text, kernel);
-    };
+    options.build_kernel = [](const auto& spec, const auto& target) { return kept_kernels().build(spec, target); };
     return options;
   }
 
@@ -54,7 +50,7 @@ class InterpretedGpu : public FakeGpu {
  private:
   void interpret(const fake::LaunchRecord& launch) {
     std::unique_lock lock(mutex_);
-    const ptx::Lowered& lowered = kernels_.at(*launch.text);
+    const ptx::Lowered& lowered = kept_kernels().lowered(*launch.text);
     ptx::LaunchChain& chain = chains_[launch.stream];
     const ptx::Kernel& kernel = lowered.kernel();
     const uint32_t known = kernel.shared_at_launch() ? ptx::dynamic_shared_offset(kernel) : 0;
@@ -96,7 +92,6 @@ class InterpretedGpu : public FakeGpu {
   std::vector<std::vector<ptx::QueuedLaunch>> waiting_;
   std::condition_variable met_;
   std::mutex mutex_;
-  std::unordered_map<std::string, ptx::Lowered> kernels_;  // by text
 };
 
 // New tokens of a sequence.

@@ -28,9 +28,11 @@ class PathsOfBatches : public FakeGpu {
   Names launched_for(const model::Model& model, const Options& options, const Shape& shape, const Names& kernels) {
     Options lazy = options;
     lazy.preload = false;
-    lazy.on_kernel = [this](const ptx::Kernel& kernel, const std::string&) {
+    lazy.build_kernel = [this](const kernels::AnySpec& spec, const ptx::Target& target) {
+      BuiltKernel built = kept_kernels().build(spec, target);
       std::lock_guard lock(mutex_);
-      texts_.insert(ptx::print(kernel, target_for(cuda::devices()[0]), {.lines = false}));
+      kernels_.insert(built.kernel);
+      return built;
     };
     auto backend =
         make_gpu(model, {.rows = 200, .kv_blocks = 400, .block_tokens = 32, .kv = kv_, .state_slots = 64}, lazy);
@@ -56,7 +58,7 @@ class PathsOfBatches : public FakeGpu {
   WideModel wide_;
   model::KvFormat kv_ = model::KvFormat::f16;
   std::mutex mutex_;
-  std::set<std::string> texts_;  // of the kernels so far, without lines
+  std::set<std::shared_ptr<const ptx::Kernel>> kernels_;  // so far
   const Options exact_{.exact = true}, deterministic_{.deterministic = true};
 };
 
@@ -191,7 +193,7 @@ TEST_F(PathsOfBatches, SlowEveryTargetHasKernelsForAllRows) {
   control().sm = 120;
   for (const char* target : {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
     cuda::treat_gpus_as(target);
-    texts_.clear();
+    kernels_.clear();
     for (const Options& options : {Options{}, exact_, deterministic_}) {
       const Names taken =
           launched_for(wide_.model, options, {{1, 9}, {60, 3}}, {"product", "mma_product", "mma_tiles"});
@@ -207,7 +209,10 @@ TEST_F(PathsOfBatches, SlowEveryTargetHasKernelsForAllRows) {
     EXPECT_EQ(launched_for(mixture.model, {}, {{1, 3}}, {"router", "route"}), Names{clusters ? "router" : "route"})
         << target;
     if (!ptxas_found()) continue;
-    for (const Assembled& one : ptx::assemble_all({texts_.begin(), texts_.end()}, target))
+    std::set<std::string> texts;
+    for (const auto& kernel : kernels_)
+      texts.insert(ptx::print(*kernel, target_for(cuda::devices()[0]), {.lines = false}));
+    for (const Assembled& one : ptx::assemble_all({texts.begin(), texts.end()}, target))
       EXPECT_TRUE(one.ok && one.spill_bytes == 0) << target << "\n" << one.log;
   }
   cuda::treat_gpus_as("");

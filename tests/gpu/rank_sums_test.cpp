@@ -33,7 +33,7 @@ class InterpretedRanks : public InterpretedGpu {
     ranks_ = ranks;
     return std::make_unique<test::RanksBackend>(
         model, limits, ranks, shard,
-        [=, this](const model::Model& part, const model::Limits& of_rank, model::Collective& group) {
+        [=](const model::Model& part, const model::Limits& of_rank, model::Collective& group) {
           Options own = options;
           own.ranks = how;
           own.ranks.group = &group;

@@ -18,7 +18,7 @@ class SlowPlansOfHeads : public InterpretedGpu, public testing::WithParamInterfa
     model_ = model::load(formats::open_checkpoint(folder_.path()), {.next_head = true});
   }
   test::MakeBackend on_gpu(Options options = {}) {
-    return [this, options](const model::Model& model, model::Limits limits) {
+    return [options](const model::Model& model, model::Limits limits) {
       limits.kv_blocks = 4;
       return make_gpu(model, limits, interpreted(options));
     };
