@@ -201,7 +201,7 @@ TEST(SplitChoice, OfAnEightBillionModelInThreeGigabytes) {
   EXPECT_LE(more.cut.moved + 6, choice.cut.moved) << more.text;
 }
 
-TEST(SplitChoice, OfAMixtureInTenGigabytes) {
+TEST(SplitChoice, SlowOfAMixtureInTenGigabytes) {
   ShapesOnly shapes;
   const model::Model model = shapes.model(48, 2048, 4, 768, 128);
   const SplitChoice choice = choice_of(model, {.threads = 16}, usable_memory(10'000'000'000));
