@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t span_tokens = 512;           // positions of a span, rounded to whole blocks
 constexpr uint32_t heads_of_item = 16;          // heads that share the conversion of a block to f32
-constexpr uint32_t queries_of_item = 64;        // rows times heads that do, but 16 rows at least
+constexpr uint32_t queries_of_item = 128;       // rows times heads that do, but 16 rows at least
 constexpr uint64_t partial_values = 256 << 10;  // of a thread: states of spans that wait to be merged
 constexpr Softmax nothing{-INFINITY, 0};
 
@@ -190,10 +190,12 @@ void Attend::walk(const model::Batch& batch, const model::BlockTables& tables, c
       softmax.assign(item.states(), nothing);
       out.assign(item.states() * head.value_head, 0);
     }
-    const uint32_t end = (span + 1) * blocks_of_span;
-    for (uint32_t b = std::max(span * blocks_of_span, first_block); b < end && b * head.tokens <= last; ++b)
-      isa_.attend(head, cache.block(blocks[b], kv_head, b * head.tokens), scratch.rows.data(), item.rows,
-                  softmax.data(), out.data(), scratch.floats.data());
+    const uint32_t last_block = last / head.tokens, end = std::min((span + 1) * blocks_of_span, last_block + 1);
+    for (uint32_t b = std::max(span * blocks_of_span, first_block); b < end; ++b) {
+      const KvBlock block = cache.block(blocks[b], kv_head, b * head.tokens);
+      const KvBlock next = cache.block(blocks[std::min(b + 1, last_block)], kv_head, 0);
+      isa_.attend(head, block, next, scratch.rows.data(), item.rows, softmax.data(), out.data(), scratch.floats.data());
+    }
     if (first) continue;
     for (uint64_t i = 0; i < item.states(); ++i)
       isa_.merge(head.value_head, &scratch.softmax[i], scratch.out.data() + i * head.value_head, &softmax[i],

@@ -43,7 +43,10 @@ bool has_amx() {
 }
 #elif defined(__aarch64__)
 bool has_dotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
-bool has_i8mm() { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM); }
+// Every processor with i8mm has products of f16 into f32, too.
+bool has_i8mm() {
+  return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) && (getauxval(AT_HWCAP) & HWCAP_ASIMDFHM);
+}
 #endif
 
 struct Known {

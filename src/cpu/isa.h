@@ -128,8 +128,9 @@ struct Isa {
 
   // Adds the positions of one block to the state of every row and head: softmax (rows, group), out (rows, group,
   // value_head). `scratch` has attend_scratch floats.
-  void (*attend)(const AttendHead& head, const KvBlock& block, const AttendRow* rows, uint32_t count, Softmax* softmax,
-                 float* out, float* scratch);
+  // `next` is the block that comes after this one: it is brought to the cache.
+  void (*attend)(const AttendHead& head, const KvBlock& block, const KvBlock& next, const AttendRow* rows,
+                 uint32_t count, Softmax* softmax, float* out, float* scratch);
   // Adds state b to state a.
   void (*merge)(uint32_t value_head, Softmax* a, float* a_out, const Softmax* b, const float* b_out);
 };

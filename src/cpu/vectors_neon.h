@@ -36,7 +36,21 @@ struct Neon {
     return vreinterpretq_u8_s8(vqtbl1q_s8(vld1q_s8(entries), nibbles));
   }
   static HEDDLE_INLINE F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+  // One lane of a with all of b.
+  template <int lane>
+  static HEDDLE_INLINE F fma_lane(F a, F b, F c) {
+    return vfmaq_laneq_f32(c, b, a, lane);
+  }
   static HEDDLE_INLINE F half(const void* from) { return vcvt_f32_f16(vreinterpret_f16_u16(load<uint16x4_t>(from))); }
+#if defined(__ARM_FEATURE_FP16_FML)
+  // Two vectors, as 0 + 1 * half (so -0 becomes 0): four in a cycle on a Neoverse V1, which converts one.
+  static HEDDLE_INLINE void two_halves(const void* from, F* to) {
+    const float16x8_t halves = vreinterpretq_f16_u16(load<uint16x8_t>(from));
+    const float16x8_t ones = vreinterpretq_f16_u16(vdupq_n_u16(0x3c00));
+    to[0] = vfmlalq_low_f16(vreinterpretq_f32_s32(zero()), halves, ones);
+    to[1] = vfmlalq_high_f16(vreinterpretq_f32_s32(zero()), halves, ones);
+  }
+#endif
   static HEDDLE_INLINE void store_half(void* to, F value) { store(to, vcvt_f16_f32(value)); }
   // Each byte becomes the highest of a word, which is taken as a fraction of 24 bits: places beyond the table are 0.
   static HEDDLE_INLINE void sixteen(const void* from, F (&to)[4]) {

@@ -38,11 +38,14 @@ HEDDLE_INLINE void each(Body&& body) {
 }
 #define HEDDLE_VALUE(i) decltype(i)::value
 
+// (g++ 12 takes a memcpy apart into words, which meet again by way of the stack)
+template <class T>
+struct __attribute__((packed, may_alias)) Unaligned {
+  T value;
+};
 template <class T>
 HEDDLE_INLINE T load(const void* from) {
-  T value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
+  return static_cast<const Unaligned<T>*>(from)->value;
 }
 template <class T>
 HEDDLE_INLINE void store(void* to, T value) {
@@ -53,6 +56,18 @@ template <class V>
 constexpr int lanes = V::width / 4;
 template <class V>
 constexpr int tile_rows = V::vectors* lanes<V>;
+
+// Whether V has products with one lane of a vector; others load a number into all lanes.
+template <class V>
+constexpr bool has_fma_lane = requires(typename V::F f) {
+  V::template fma_lane<0>(f, f, f);
+};
+
+// Whether V reads two vectors of f16 faster than one and one.
+template <class V>
+constexpr bool has_two_halves = requires(typename V::F* f) {
+  V::two_halves(f, f);
+};
 
 template <class V>
 HEDDLE_INLINE typename V::F all(float value) {
@@ -187,25 +202,43 @@ HEDDLE_INLINE typename V::F rounded(typename V::F x) {
   return (x + 12582912.0f) - 12582912.0f;
 }
 
-// e^x: 2^n * e^r with |r| <= ln 2 / 2; relative error below 2e-7. 0 below -87, and at 88 and above e^88.
+// e^x of some vectors with x from -87 to 88: 2^n * e^r with |r| <= ln 2 / 2; relative error below 2e-7. Step by step
+// for all of them: one has to wait for itself at each step.
+template <class V, int count>
+HEDDLE_INLINE void exponentials_within(typename V::F (&x)[count]) {
+  using F = typename V::F;
+  using I = typename V::I;
+  F shifted[count], r[count], p[count];  // n is in the last bits of `shifted`
+  const auto step = [&](auto&& body) HEDDLE_INLINE_LAMBDA {
+    each<count>([&](auto i) HEDDLE_INLINE_LAMBDA {
+      constexpr int at = HEDDLE_VALUE(i);
+      body(x[at], shifted[at], r[at], p[at]);
+    });
+  };
+  step([](F& v, F& s, F&, F&) HEDDLE_INLINE_LAMBDA { s = V::fma(v, all<V>(1.44269504f), all<V>(12582912.0f)); });
+  step([](F&, F& s, F& n, F&) HEDDLE_INLINE_LAMBDA { n = s - 12582912.0f; });
+  step([](F& v, F&, F& n, F&) HEDDLE_INLINE_LAMBDA { v = V::fma(n, all<V>(-0.693359375f), v); });
+  step([](F& v, F&, F& n, F&) HEDDLE_INLINE_LAMBDA { n = V::fma(n, all<V>(2.12194440e-4f), v); });
+  step([](F&, F&, F& a, F& b)
+           HEDDLE_INLINE_LAMBDA { b = V::fma(all<V>(1.9875691500e-4f), a, all<V>(1.3981999507e-3f)); });
+  step([](F&, F&, F& a, F& b) HEDDLE_INLINE_LAMBDA { b = V::fma(b, a, all<V>(8.3334519073e-3f)); });
+  step([](F&, F&, F& a, F& b) HEDDLE_INLINE_LAMBDA { b = V::fma(b, a, all<V>(4.1665795894e-2f)); });
+  step([](F&, F&, F& a, F& b) HEDDLE_INLINE_LAMBDA { b = V::fma(b, a, all<V>(1.6666665459e-1f)); });
+  step([](F&, F&, F& a, F& b) HEDDLE_INLINE_LAMBDA { b = V::fma(b, a, all<V>(5.0000001201e-1f)); });
+  step([](F&, F&, F& a, F& b) HEDDLE_INLINE_LAMBDA { b = b * a; });
+  step([](F&, F&, F& a, F& b) HEDDLE_INLINE_LAMBDA { b = V::fma(b, a, a + 1.0f); });
+  step([](F& v, F& s, F&, F& b) HEDDLE_INLINE_LAMBDA { v = (F)((I)b + ((I)s << 23)); });
+}
+// e^x: 0 below -87, and at 88 and above e^88.
 template <class V>
 HEDDLE_INLINE typename V::F exponential(typename V::F x) {
   using F = typename V::F;
   using I = typename V::I;
   const I tiny = (I)(x < -87.0f);
   x = choose<V>((I)(x > 88.0f), all<V>(88.0f), choose<V>(tiny, all<V>(-87.0f), x));
-  const F n = rounded<V>(x * 1.44269504f);
-  F r = V::fma(n, all<V>(-0.693359375f), x);
-  r = V::fma(n, all<V>(2.12194440e-4f), r);
-  F p = all<V>(1.9875691500e-4f);
-  p = V::fma(p, r, all<V>(1.3981999507e-3f));
-  p = V::fma(p, r, all<V>(8.3334519073e-3f));
-  p = V::fma(p, r, all<V>(4.1665795894e-2f));
-  p = V::fma(p, r, all<V>(1.6666665459e-1f));
-  p = V::fma(p, r, all<V>(5.0000001201e-1f));
-  p = V::fma(p * r, r, r + 1.0f);
-  const I power = (__builtin_convertvector(n, I) + 127) << 23;
-  return choose<V>(tiny, F{}, p * (F)power);
+  F result[] = {x};
+  exponentials_within<V>(result);
+  return choose<V>(tiny, F{}, result[0]);
 }
 
 // tanh, by e^(2 |x|); beyond 9 it is 1 in f32.
