@@ -9,9 +9,14 @@
 #include <thread>
 #include <vector>
 
+#include "base/processors.h"
+
 namespace heddle {
 
-size_t hardware_threads() { return std::max(1u, std::thread::hardware_concurrency()); }
+size_t hardware_threads() {
+  const uint32_t here = std::max(1u, std::thread::hardware_concurrency()), limit = processors_by_groups();
+  return limit ? std::min(here, limit) : here;
+}
 
 void parallel_for(size_t count, size_t threads, const std::function<void(size_t)>& work) {
   threads = std::min(count, threads ? threads : hardware_threads());

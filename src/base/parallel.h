@@ -5,7 +5,8 @@
 
 namespace heddle {
 
-size_t hardware_threads();  // at least 1
+// The processors that this process may run on, or fewer where a control group limits their time; at least 1.
+size_t hardware_threads();
 
 // Calls work(i) for every i below `count`, on up to `threads` threads (0: one per core), in no particular order. The
 // first exception ends it: no further call is begun, and the exception is thrown here.

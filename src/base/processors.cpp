@@ -1,0 +1,105 @@
+// Read from /proc and /sys: control groups of both versions, and nodes.
+#include "base/processors.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+namespace heddle {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
+std::optional<double> number_at(const std::string& text) {
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || !(value > 0)) return std::nullopt;  // "max", -1
+  return value;
+}
+
+// What a group may use, in processors. Version 2: "max 100000" or "250000 100000", microseconds in each period.
+std::optional<double> limit_of_group(const std::string& folder) {
+  std::istringstream both(first_line(folder + "/cpu.max"));
+  std::string quota, period;
+  if (!(both >> quota >> period)) {
+    quota = first_line(folder + "/cpu.cfs_quota_us");
+    period = first_line(folder + "/cpu.cfs_period_us");
+  }
+  const std::optional<double> used = number_at(quota), of = number_at(period);
+  if (!used || !of) return std::nullopt;
+  return *used / *of;
+}
+
+// Lines of /proc/self/cgroup are number:controllers:path; version 2 has no controllers there.
+bool has_controller(std::string_view controllers, std::string_view name) {
+  while (!controllers.empty()) {
+    const size_t end = std::min(controllers.find(','), controllers.size());
+    if (controllers.substr(0, end) == name) return true;
+    controllers.remove_prefix(std::min(end + 1, controllers.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<uint32_t> processors_in(const std::string& list) {
+  constexpr uint32_t max_processors = 1 << 16;
+  std::vector<uint32_t> all;
+  std::istringstream parts(list);
+  for (std::string part; std::getline(parts, part, ',');) {
+    uint32_t first = 0, last = 0;
+    const char* end = part.data() + part.size();
+    auto read = std::from_chars(part.data(), end, first);
+    if (read.ec != std::errc()) continue;
+    last = first;
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || last >= max_processors) continue;
+    for (uint32_t i = first; i <= last; ++i) all.push_back(i);
+  }
+  return all;
+}
+
+// Any of the groups, from the innermost outwards, may have a limit. In a container the path may be that of another
+// namespace: then the group is where the file system begins.
+uint32_t processors_by_groups(const std::string& root) {
+  std::optional<double> least;
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && !has_controller(controllers, "cpu")) continue;
+    std::string path = line.substr(second + 1);
+    const std::string mount = root + "/sys/fs/cgroup" + (controllers.empty() ? "" : "/" + controllers);
+    while (true) {
+      const std::optional<double> limit = limit_of_group(mount + path);
+      if (limit) least = std::min(*limit, least.value_or(*limit));
+      if (path.empty() || path == "/") break;
+      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  if (!least) return 0;
+  const double whole = std::min(*least, 65536.0);
+  return std::max(1u, uint32_t(whole) + (whole > uint32_t(whole) ? 1 : 0));
+}
+
+std::vector<std::vector<uint32_t>> processors_of_nodes(const std::string& root) {
+  const std::string folder = root + "/sys/devices/system/node/";
+  std::vector<std::vector<uint32_t>> nodes;
+  for (const uint32_t node : processors_in(first_line(folder + "online"))) {
+    std::vector<uint32_t> processors = processors_in(first_line(folder + "node" + std::to_string(node) + "/cpulist"));
+    if (!processors.empty()) nodes.push_back(std::move(processors));
+  }
+  if (nodes.empty()) nodes.push_back(processors_in(first_line(root + "/sys/devices/system/cpu/online")));
+  return nodes;
+}
+
+}  // namespace heddle
