@@ -1,8 +1,9 @@
-// The word of a phase: number (16 bits) | items (24) | next item (24).
+// The word of a phase: number (40 bits) | items (24). That of a share: number (40) | taken (24).
 #include "cpu/team.h"
 
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -11,8 +12,8 @@ namespace heddle::cpu {
 namespace {
 
 constexpr uint64_t field = (1u << 24) - 1;
-constexpr uint64_t items_of(uint64_t phase) { return phase >> 24 & field; }
-constexpr uint64_t next_of(uint64_t phase) { return phase & field; }
+constexpr uint64_t number_of(uint64_t word) { return word >> 24; }
+constexpr uint64_t count_of(uint64_t word) { return word & field; }
 
 inline void pause() {
 #if defined(__x86_64__)
@@ -24,12 +25,13 @@ inline void pause() {
 
 }  // namespace
 
-Team::Team(uint32_t threads) {
-  if (threads == 0) threads = uint32_t(hardware_threads());
+// Threads wait for a phase, and there is none before the constructor ends: by then it is known how many there are.
+Team::Team(uint32_t threads) : shares_(threads ? threads : uint32_t(hardware_threads())) {
   try {
-    for (uint32_t i = 1; i < threads; ++i) others_.emplace_back([this, i] { serve(i); });
+    for (uint32_t i = 1; i < shares_.size(); ++i) others_.emplace_back([this, i] { serve(i); });
   } catch (const std::system_error&) {  // the system refuses more threads: those that exist do all the work
   }
+  count_ = uint32_t(others_.size()) + 1;
 }
 
 Team::~Team() {
@@ -39,19 +41,37 @@ Team::~Team() {
   for (std::thread& thread : others_) thread.join();
 }
 
-bool Team::take_and_do(uint32_t thread) {
-  uint64_t phase = phase_.load(std::memory_order_acquire);
-  do {
-    if (next_of(phase) >= items_of(phase)) return false;
-  } while (!phase_.compare_exchange_weak(phase, phase + 1, std::memory_order_acq_rel, std::memory_order_acquire));
-  try {
-    call_(work_, next_of(phase), thread);
-  } catch (...) {
-    const std::lock_guard guard(lock_);
-    if (!failure_) failure_ = std::current_exception();
+// A share's word has the number of an earlier phase until its first item is taken. A thread that still has the word of
+// a phase that has ended finds every share of it taken, or used by a later phase.
+bool Team::take(uint64_t phase, uint64_t share, uint64_t& item) {
+  const uint64_t items = count_of(phase), shares = std::min<uint64_t>(items, count_);
+  const uint64_t first = items * share / shares, size = items * (share + 1) / shares - first;
+  std::atomic<uint64_t>& word = shares_[share].taken;
+  uint64_t seen = word.load(std::memory_order_relaxed);
+  while (true) {
+    if (number_of(seen) > number_of(phase)) return false;
+    const uint64_t taken = number_of(seen) == number_of(phase) ? count_of(seen) : 0;
+    if (taken >= size) return false;
+    if (word.compare_exchange_weak(seen, number_of(phase) << 24 | (taken + 1), std::memory_order_relaxed)) {
+      item = first + taken;
+      return true;
+    }
   }
-  done_.fetch_add(1, std::memory_order_release);
-  return true;
+}
+
+void Team::help(uint32_t thread) {
+  const uint64_t phase = phase_.load(std::memory_order_acquire), shares = std::min<uint64_t>(count_of(phase), count_);
+  std::atomic<uint64_t>& done = shares_[thread].done;
+  for (uint64_t i = 0; i < shares; ++i)
+    for (uint64_t item; take(phase, (thread + i) % shares, item);) {
+      try {
+        call_(work_, item, thread);
+      } catch (...) {
+        const std::lock_guard guard(lock_);
+        if (!failure_) failure_ = std::current_exception();
+      }
+      done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    }
 }
 
 void Team::run(uint64_t count, Call call, void* work) {
@@ -60,17 +80,21 @@ void Team::run(uint64_t count, Call call, void* work) {
   check(count < field, "a phase of less than 2^24 items");
   call_ = call;
   work_ = work;
-  done_.store(0, std::memory_order_relaxed);
-  const uint64_t number = (phase_.load(std::memory_order_relaxed) >> 48) + 1;
-  phase_.store(number << 48 | count << 24);  // in one order with sleeping_: see serve
+  total_ += count;
+  const uint64_t number = number_of(phase_.load(std::memory_order_relaxed)) + 1;
+  phase_.store(number << 24 | count);  // in one order with sleeping_: see serve
   if (sleeping_.load() != 0) {
     ++bell_;
     bell_.notify_all();
   }
-  while (take_and_do(0)) {
-  }
+  help(0);
   // The last items are under way. Their thread may have lost its core: then yield ours.
-  for (uint32_t spins = 0; done_.load(std::memory_order_acquire) != count; ++spins) {
+  const auto all_done = [&] {
+    uint64_t done = 0;
+    for (const Share& share : shares_) done += share.done.load(std::memory_order_acquire);
+    return done == total_;
+  };
+  for (uint32_t spins = 0; !all_done(); ++spins) {
     if (spins < 2000)
       pause();
     else
@@ -81,10 +105,14 @@ void Team::run(uint64_t count, Call call, void* work) {
 
 void Team::serve(uint32_t thread) {
   using Clock = std::chrono::steady_clock;
+  uint64_t finished = 0;  // the word of the last phase in which nothing was left to do
   uint32_t idle = 0;
   Clock::time_point since;
   while (!end_) {
-    if (take_and_do(thread)) {
+    const uint64_t phase = phase_.load(std::memory_order_acquire);
+    if (phase != finished) {
+      help(thread);
+      finished = phase;
       idle = 0;
       continue;
     }
@@ -101,8 +129,7 @@ void Team::serve(uint32_t thread) {
     // Either run() sees that we sleep, or we see its phase.
     const uint32_t bell = bell_;
     ++sleeping_;
-    const uint64_t phase = phase_.load();
-    if (!end_ && next_of(phase) >= items_of(phase)) bell_.wait(bell);
+    if (!end_ && phase_.load() == finished) bell_.wait(bell);
     --sleeping_;
     idle = 0;
   }

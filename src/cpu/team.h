@@ -1,5 +1,10 @@
 // Threads that work together on one phase after another. Between phases they spin, so that no phase pays for waking
 // them; after 5 ms without a phase they sleep.
+//
+// Each thread has a share of a phase's items, always the same part of them, so it finds in its caches, and in the
+// memory of its node, what it left there. A thread that has done its own share helps the others, item by item: one that
+// is late or slow does not stop the team. While a thread does its share it writes to a cache line of its own: with many
+// threads, one counter for all would be waited for at every item.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -39,18 +44,27 @@ class Team {
   using Call = void (*)(void*, uint64_t, uint32_t);
   void run(uint64_t count, Call call, void* work);
   void serve(uint32_t thread);
-  bool take_and_do(uint32_t thread);
+  // Does what is left of the phase that is under way: its own share, then those of the others.
+  void help(uint32_t thread);
+  // The next item of a share; false if all are taken or the phase has ended.
+  bool take(uint64_t phase, uint64_t share, uint64_t& item);
 
-  // A phase is published in one word: its number, the number of its items and the next one. A thread that takes an item
-  // reads call_ and work_, which stay until that item is done; a late thread finds no item and touches nothing.
+  // A phase is published in one word: its number and the number of its items. A thread that takes an item reads call_
+  // and work_, which stay until that item is done; a late thread finds no item and touches nothing.
   std::atomic<uint64_t> phase_{0};
-  alignas(64) std::atomic<uint64_t> done_{0};  // items
-  alignas(64) Call call_ = nullptr;
+  struct alignas(128) Share {
+    std::atomic<uint64_t> taken{0};  // the phase's number, and how many of the share's items were taken in it
+    std::atomic<uint64_t> done{0};   // items of all phases that its thread has done: written by that thread alone
+  };
+  std::vector<Share> shares_;  // of each thread
+  uint64_t total_ = 0;         // items of all phases
+  alignas(128) Call call_ = nullptr;
   void* work_ = nullptr;
   std::atomic<uint32_t> sleeping_{0}, bell_{0};
   std::atomic<bool> end_{false};
   std::mutex lock_;
   std::exception_ptr failure_;
+  uint32_t count_ = 1;  // threads, once all are started
   std::vector<std::thread> others_;
 };
 
