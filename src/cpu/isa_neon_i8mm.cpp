@@ -1,6 +1,10 @@
 // aarch64 with smmla (ARMv8.6 i8mm): many rows. It multiplies two rows of eight values with two others, so a slab has
 // pairs of weight rows with eight values each; everything else is as with sdot.
 #if defined(__aarch64__)
+#include <utility>
+
+#include "cpu/kernels/halves.h"
+#include "cpu/kernels/pairs_product.h"
 #include "cpu/kernels/product.h"
 #include "cpu/vectors_neon.h"
 
@@ -109,6 +113,16 @@ void put(Isa& isa) {
   }
 }
 
+template <class P>
+void put_pairs(Isa& isa, quant::Format format) {
+  TileKernels kernels{};
+  kernels.few = product_of_pairs<P>;
+  kernels.max_few = UINT32_MAX;
+  kernels.pairs = true;
+  kernels.pairs_scratch = scratch_of_pairs<P>;
+  isa.tiles[unsigned(format)] = kernels;
+}
+
 }  // namespace
 
 const Isa& isa_neon_i8mm() {
@@ -127,6 +141,27 @@ const Isa& isa_neon_i8mm() {
     put<256, 16, Mins::scaled, false>(isa);
     put<256, 32, Mins::none, true>(isa);
     put<256, 32, Mins::scaled, false>(isa);
+    put_pairs<PairsQ4_0>(isa, quant::Format::q4_0);
+    put_pairs<PairsQ8_0>(isa, quant::Format::q8_0);
+    put_pairs<PairsIq4_nl>(isa, quant::Format::iq4_nl);
+    put_pairs<PairsMxfp4>(isa, quant::Format::mxfp4);
+    put_pairs<PairsQ4_k>(isa, quant::Format::q4_k);
+    put_pairs<PairsQ5_k>(isa, quant::Format::q5_k);
+    put_pairs<PairsQ6_k>(isa, quant::Format::q6_k);
+    put_pairs<PairsIq4_xs>(isa, quant::Format::iq4_xs);
+    const auto put_halves = [&](quant::Format format, auto few, auto scratch, XKind x) {
+      TileKernels kernels{};
+      kernels.few = few;
+      kernels.max_few = UINT32_MAX;
+      kernels.pairs = true;
+      kernels.pairs_scratch = scratch;
+      kernels.halves = x;
+      isa.tiles[unsigned(format)] = kernels;
+    };
+    put_halves(quant::Format::f16, product_of_f16, no_scratch, XKind::f16);
+    put_halves(quant::Format::bf16, product_of_bf16, scratch_of_bf16, XKind::bf16);
+    isa.f16_of_row = f16_of_row;
+    isa.bf16_of_row = bf16_of_row;
     return isa;
   }();
   return all;

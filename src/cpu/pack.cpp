@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cpu/pack_pairs.h"
 #include "quant/codecs.h"
 
 namespace heddle::cpu {
@@ -132,6 +133,30 @@ void rewrite(Format format, const uint8_t* block, uint8_t* to) {
   }
 }
 
+// Fields of tiles in pairs: halves and bytes of scale as ever, the rest eight bytes of a row at a time.
+std::vector<Field> fields_of_pairs(Format format) {
+  switch (format) {
+    case Format::q4_k:
+      return {{0, 2, 2}, {2, 2, 2}, {4, 8, 8}, {12, 8, 8}, {20, 128, 8}};
+    case Format::q5_k:
+      return {{0, 2, 2}, {2, 2, 2}, {4, 8, 8}, {12, 8, 8}, {20, 160, 8}};
+    case Format::q6_k:
+      return {{0, 2, 2}, {2, 16, 8}, {18, 192, 8}};
+    case Format::iq4_xs:
+      return {{0, 2, 2}, {2, 8, 8}, {10, 128, 8}};
+    case Format::q8_0:
+      return {{0, 2, 2}, {2, 32, 8}};
+    case Format::mxfp4:
+      return {{0, 1, 1}, {1, 16, 8}};
+    case Format::f16:
+      return {{0, 64, 2}};
+    case Format::bf16:
+      return {{0, 64, 8}};
+    default:
+      return {{0, 2, 2}, {2, 16, 8}};
+  }
+}
+
 // Cells of `bits` bits: number 4 * step + b goes to place `step` of byte b.
 template <uint32_t bits>
 uint32_t cells_by_step(uint32_t cells) {
@@ -166,7 +191,7 @@ void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32
 
 XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact) {
   if (exact || !isa.tiles[unsigned(format)] || cols % pack_values(format) != 0) return XKind::f32;
-  if (format == Format::f16 || format == Format::bf16) return XKind::two_bf16;
+  if (format == Format::f16 || format == Format::bf16) return isa.tiles[unsigned(format)].halves;
   return quant::block_values(format) == 256 ? XKind::by_256 : XKind::by_32;
 }
 
@@ -180,15 +205,17 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
   to.tile_bytes = matrix.row_bytes() * to.tile_rows;
   if (to.kind == XKind::f32)
     to.data = matrix.data.data();
+  else if (isa.tiles[unsigned(matrix.format)].pairs)
+    to.pairs = true, to.tile_bytes = to.blocks() * pair_block_bytes(matrix.format) * to.tile_rows;
   else if (const uint32_t bytes = rewritten_bytes(matrix.format))
     to.tile_bytes = to.blocks() * bytes * to.tile_rows;
   return to;
 }
 
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to) {
-  const std::vector<Field> all = fields(matrix.format);
+  const std::vector<Field> all = weights.pairs ? fields_of_pairs(matrix.format) : fields(matrix.format);
   const uint64_t row_bytes = matrix.row_bytes(), block_bytes = row_bytes / weights.blocks();
-  const uint32_t new_bytes = rewritten_bytes(matrix.format);
+  const uint32_t new_bytes = weights.pairs ? pair_block_bytes(matrix.format) : rewritten_bytes(matrix.format);
   std::vector<uint8_t> rewritten(new_bytes * weights.tile_rows);
   std::vector<const uint8_t*> blocks(weights.tile_rows);
   for (uint64_t tile = first; tile < first + count; ++tile) {
@@ -198,12 +225,17 @@ void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t fi
         const uint64_t row = tile * weights.tile_rows + r;
         blocks[r] = row < weights.rows ? matrix.data.data() + row * row_bytes + b * block_bytes : nullptr;
         if (!blocks[r] || !new_bytes) continue;
-        rewrite(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
+        if (weights.pairs)
+          to_pair_block(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
+        else
+          rewrite(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
         blocks[r] = rewritten.data() + r * new_bytes;
       }
       for (const Field& field : all) {
         if (field.change != Change::none)
           interleave_changed(field, blocks.data(), weights.tile_rows, at);
+        else if (field.unit == 8)
+          interleave<8>(field, blocks.data(), weights.tile_rows, at);
         else if (field.unit == 4)
           interleave<4>(field, blocks.data(), weights.tile_rows, at);
         else if (field.unit == 2)
@@ -213,6 +245,22 @@ void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t fi
         at += field.bytes * weights.tile_rows;
       }
     }
+  }
+}
+
+void decode_row_of_pairs(const Weights& weights, uint64_t row, float* out) {
+  check(weights.pairs, "a tile in pairs");
+  const uint32_t r = uint32_t(row % weights.tile_rows), bytes = pair_block_bytes(weights.format);
+  const uint8_t* at = weights.data + row / weights.tile_rows * weights.tile_bytes;
+  uint8_t packed[max_pair_block_bytes], block[max_pair_block_bytes];
+  const std::vector<Field> all = fields_of_pairs(weights.format);
+  for (uint64_t b = 0; b < weights.blocks(); ++b, at += bytes * weights.tile_rows, out += pack_values(weights.format)) {
+    for (const Field& field : all)
+      for (uint32_t i = 0; i < field.bytes; i += field.unit)
+        std::memcpy(packed + field.offset + i, at + (field.offset + i) * weights.tile_rows + r * field.unit,
+                    field.unit);
+    from_pair_block(weights.format, packed, block);
+    quant::decode(weights.format, block, pack_values(weights.format), out);
   }
 }
 

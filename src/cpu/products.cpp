@@ -16,6 +16,7 @@ constexpr uint32_t min_rows_of_slab = 256, min_rows_of_packed = 64;
 }  // namespace
 
 uint64_t slab_bytes(const Weights& weights, const Isa& isa, uint32_t tiles) {
+  if (weights.pairs) return isa.tiles[unsigned(weights.format)].pairs_scratch(uint32_t(weights.cols));
   const SlabShape& shape = isa.tiles[unsigned(weights.format)].slab;
   return weights.cols / shape.values * (shape.bytes + shape.room) * isa.tile_rows * tiles;
 }
@@ -25,7 +26,7 @@ void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint
   const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
   const uint32_t cols = uint32_t(weights.cols), stride = tiles * isa.tile_rows;
   const uint8_t* tile = weights.data + first * weights.tile_bytes;
-  if (count <= kernels.max_few) return kernels.few(tile, tiles, cols, xs, count, out);
+  if (count <= kernels.max_few) return kernels.few(tile, tiles, cols, xs, count, out, slab);
 
   const uint64_t bytes = slab_bytes(weights, isa, 1);
   for (uint32_t begin = 0; begin < tiles; begin += slab_tiles) {
@@ -43,6 +44,7 @@ void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint
 }
 
 void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float* out, uint8_t* slab) {
+  if (weights.pairs) return decode_row_of_pairs(weights, row, out);
   const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
   const SlabShape& shape = kernels.slab;
   const uint32_t rows = isa.tile_rows, r = uint32_t(row % rows), cols = uint32_t(weights.cols);

@@ -76,8 +76,19 @@ Rows::Rows(uint32_t rows, uint32_t cols, const RowForms& forms) : cols_(cols), f
                          split_sums_.data() + i * blocks * 48});
   }
   if (forms.two_bf16) {
-    q_bf16_ = Pages(uint64_t(rows) * cols * 4);
-    for (uint64_t i = 0; i < rows; ++i) two_bf16_.push_back({bytes(q_bf16_) + i * cols * 4, nullptr, nullptr, nullptr});
+    q_two_bf16_ = Pages(uint64_t(rows) * cols * 4);
+    for (uint64_t i = 0; i < rows; ++i)
+      two_bf16_.push_back({bytes(q_two_bf16_) + i * cols * 4, nullptr, nullptr, nullptr});
+  }
+  if (forms.bf16) {
+    q_bf16_ = Pages(uint64_t(rows) * cols * 2);
+    for (uint64_t i = 0; i < rows; ++i) bf16_.push_back({bytes(q_bf16_) + i * cols * 2, nullptr, nullptr, nullptr});
+  }
+  if (forms.f16) {
+    q_f16_ = Pages(uint64_t(rows) * cols * 2);
+    d_f16_.resize(rows);
+    for (uint64_t i = 0; i < rows; ++i)
+      f16_.push_back({bytes(q_f16_) + i * cols * 2, d_f16_.data() + i, nullptr, nullptr});
   }
 }
 
@@ -92,7 +103,9 @@ void Rows::finish(uint64_t i, const Isa& isa) {
     isa.quantise_256(row(i), cols_, bytes(q_256_) + i * cols_, d_256_.data() + i * blocks,
                      sums_256_.data() + i * blocks * 16, split_sums_.data() + i * blocks * 48);
   }
-  if (!two_bf16_.empty()) isa.split_bf16(row(i), cols_, bytes(q_bf16_) + i * cols_ * 4);
+  if (!two_bf16_.empty()) isa.split_bf16(row(i), cols_, bytes(q_two_bf16_) + i * cols_ * 4);
+  if (!bf16_.empty()) isa.bf16_of_row(row(i), cols_, bytes(q_bf16_) + i * cols_ * 2);
+  if (!f16_.empty()) isa.f16_of_row(row(i), cols_, bytes(q_f16_) + i * cols_ * 2, d_f16_.data() + i);
 }
 
 void GatheredRows::add(const Rows& rows, uint64_t index) {
@@ -100,6 +113,8 @@ void GatheredRows::add(const Rows& rows, uint64_t index) {
   if (!rows.by_32_.empty()) by_32_.push_back(rows.by_32_[index]);
   if (!rows.by_256_.empty()) by_256_.push_back(rows.by_256_[index]);
   if (!rows.two_bf16_.empty()) two_bf16_.push_back(rows.two_bf16_[index]);
+  if (!rows.bf16_.empty()) bf16_.push_back(rows.bf16_[index]);
+  if (!rows.f16_.empty()) f16_.push_back(rows.f16_[index]);
 }
 
 void GatheredRows::clear() {
@@ -107,6 +122,8 @@ void GatheredRows::clear() {
   by_32_.clear();
   by_256_.clear();
   two_bf16_.clear();
+  bf16_.clear();
+  f16_.clear();
 }
 
 }  // namespace heddle::cpu

@@ -13,7 +13,8 @@ template <class Format>
 constexpr uint32_t max_few = Format::max_few > 1 && Format::V::has_eight_rows ? 8 : Format::max_few;
 
 template <class Format>
-void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out) {
+void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
+              uint8_t*) {
   constexpr uint32_t rows = uint32_t(tile_rows<typename Format::V>);
   constexpr int offset = offset_of<Format>;
   const uint64_t tile_bytes = uint64_t(cols / (Format::values * Format::together)) * Format::bytes * rows;

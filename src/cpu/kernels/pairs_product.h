@@ -1,0 +1,393 @@
+// Products of tiles in pairs: smmla multiplies eight values of two weight rows with those of two rows of activations.
+// Sums of integers are exact and each sum of floats has one order, so every number of rows gives the same bits.
+//
+// The lanes of a product are w0 x0, w0 x1, w1 x0, w1 x1 until a tile ends. A row alone takes both places: x0 are values
+// of even groups and x1 those of odd ones.
+#pragma once
+#include "cpu/kernels/pairs.h"
+
+namespace heddle::cpu {
+namespace {
+
+// Vectors of a group, groups of a set, sets of a block.
+template <class P>
+constexpr int group_vectors = P::group / 8;
+template <class P>
+constexpr int set_groups = P::groups == 1 ? 1 : 2;
+template <class P>
+constexpr int sets = P::groups / set_groups<P>;
+
+// Weights unpacked to bytes once for many rows. A block: the weights; int32_t scales of each group, as lanes want them;
+// f32 d, f32 m; mins.
+template <class P>
+struct Unpacked : P {
+  static constexpr int scale_field = P::values, d_field = scale_field + (P::groups > 1 ? 8 * P::groups : 0);
+  static constexpr int m_field = d_field + 4, min_field = m_field + (P::mins ? 4 : 0);
+  static constexpr int bytes = min_field + (P::mins ? 8 : 0);
+  static HEDDLE_INLINE const uint8_t* place(const uint8_t* at, int field, int p) {
+    return at + field * rows_of_pairs + 16 * p;
+  }
+  template <int i>
+  static HEDDLE_INLINE uint8x16_t weights(const uint8_t* at, int set, int p) {
+    return load<uint8x16_t>(place(at, (set * set_groups<P> * group_vectors<P> + i) * 8, p));
+  }
+  template <int n>
+  static HEDDLE_INLINE int32x4_t scale(const uint8_t* at, int g, int p) {
+    static_assert(n == 1);
+    return load<int32x4_t>(place(at, scale_field + 8 * g, p));
+  }
+  static HEDDLE_INLINE float32x4_t d(const uint8_t* at, int h) { return load<float32x4_t>(place(at, d_field, h)); }
+  static HEDDLE_INLINE float32x4_t m(const uint8_t* at, int h) { return load<float32x4_t>(place(at, m_field, h)); }
+  static HEDDLE_INLINE uint8x16_t min_bytes(const uint8_t* at, int p) {
+    return load<uint8x16_t>(place(at, min_field, p));
+  }
+};
+
+template <class P>
+void unpack_pairs(const uint8_t* at, uint32_t cols, uint8_t* to) {
+  using U = Unpacked<P>;
+  const auto put = [&](int field, int p, auto value)
+                       HEDDLE_INLINE_LAMBDA { store(to + field * rows_of_pairs + 16 * p, value); };
+  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, to += U::bytes * rows_of_pairs) {
+    constexpr int vectors = set_groups<P> * group_vectors<P>;
+    for (int set = 0; set < sets<P>; ++set)
+      each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+        constexpr int i = HEDDLE_VALUE(vector);
+        for (int p = 0; p < pairs_of_tile; ++p) put((set * vectors + i) * 8, p, P::template weights<i>(at, set, p));
+      });
+    for (int p = 0; p < pairs_of_tile; ++p) {
+      if constexpr (P::groups > 1)
+        for (int g = 0; g < P::groups; ++g) put(U::scale_field + 8 * g, p, P::template scale<1>(at, g, p));
+      if constexpr (P::mins) put(U::min_field, p, P::min_bytes(at, p));
+    }
+    for (int h = 0; h < 2; ++h) {
+      put(U::d_field, h, P::d(at, h));
+      if constexpr (P::mins) put(U::m_field, h, P::m(at, h));
+    }
+  }
+}
+
+// Two rows of activations: eight values of each in turn; the scales of both for each block; with mins, the low parts of
+// the sums of both for each block and the high parts.
+template <class P>
+struct PairOfX {
+  static constexpr uint64_t bytes(uint32_t cols) {
+    const uint64_t blocks = cols / P::values;
+    return (2 * uint64_t(cols) + blocks * (8 + (P::mins ? 32 : 0)) + 63) / 64 * 64;
+  }
+  const int8_t* q;
+  const uint8_t *d, *sums;
+  HEDDLE_INLINE PairOfX(const uint8_t* at, uint32_t cols)
+      : q(reinterpret_cast<const int8_t*>(at)), d(at + 2 * uint64_t(cols)), sums(d + cols / P::values * 8) {}
+
+  static void write(const XRow& x0, const XRow& x1, uint32_t cols, uint8_t* to) {
+    uint8_t* at = to;
+    for (uint32_t c = 0; c < cols; c += 16, at += 32) {
+      const auto a = load<int64x2_t>(x0.q + c), b = load<int64x2_t>(x1.q + c);
+      store(at, vzip1q_s64(a, b));
+      store(at + 16, vzip2q_s64(a, b));
+    }
+    const uint32_t blocks = cols / P::values;
+    for (uint32_t b = 0; b < blocks; ++b, at += 8) {
+      store(at, x0.d[b]);
+      store(at + 4, x1.d[b]);
+    }
+    if constexpr (P::mins)
+      for (uint32_t b = 0; b < blocks; ++b, at += 32) {
+        const auto first = load<int64x2_t>(x0.split_sums + b * 48), second = load<int64x2_t>(x1.split_sums + b * 48);
+        store(at, vzip1q_s64(first, second));
+        store(at + 16, vzip2q_s64(first, second));
+      }
+  }
+};
+
+template <class P>
+HEDDLE_INLINE int32x4_t multiply(int32x4_t sum, uint8x16_t w, int8x16_t x) {
+  if constexpr (P::is_unsigned) return vusmmlaq_s32(sum, w, x);
+  return vmmlaq_s32(sum, vreinterpretq_s8_u8(w), x);
+}
+// Sums of products of weights times 2^shift.
+template <class P>
+HEDDLE_INLINE float32x4_t floats_of_sums(int32x4_t sums) {
+  if constexpr (P::shift == 0)
+    return vcvtq_f32_s32(sums);
+  else
+    return vcvtq_n_f32_s32(sums, P::shift);
+}
+
+// Pairs `first` to `first` + wp - 1 of a tile with xp pairs of rows: out[i * stride + r] for `count` rows.
+template <class P, int wp, int xp>
+void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, float* out, uint32_t stride,
+               uint32_t count) {
+  static_assert(wp % 2 == 0);
+  constexpr int vectors = set_groups<P> * group_vectors<P>;
+  const uint64_t x_bytes = PairOfX<P>::bytes(cols);
+  PairOfX<P> x(xs, cols);
+  float32x4_t sum[wp][xp] = {};
+  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs) {
+    int32x4_t total[wp][xp];
+    each<wp * xp>([&](auto n)
+                      HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(n) / xp][HEDDLE_VALUE(n) % xp] = Neon::zero(); });
+    for (int set = 0; set < sets<P>; ++set) {
+      each<set_groups<P>>([&](auto group) HEDDLE_INLINE_LAMBDA {
+        constexpr int g = HEDDLE_VALUE(group);
+        int32x4_t dot[wp][xp];
+        each<wp * xp>([&](auto n) HEDDLE_INLINE_LAMBDA {
+          constexpr int w = HEDDLE_VALUE(n) / xp, i = HEDDLE_VALUE(n) % xp;
+          dot[w][i] = P::groups == 1 ? total[w][i] : Neon::zero();
+        });
+        each<group_vectors<P>>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+          constexpr int v = g * group_vectors<P> + HEDDLE_VALUE(vector);
+          int8x16_t rows[xp];
+          each<xp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+            rows[HEDDLE_VALUE(pair)] = vld1q_s8(x.q + HEDDLE_VALUE(pair) * x_bytes + (set * vectors + v) * 16);
+          });
+          each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+            constexpr int w = HEDDLE_VALUE(pair);
+            const uint8x16_t weights = P::template weights<v>(at, set, first + w);
+            each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
+              constexpr int i = HEDDLE_VALUE(other);
+              dot[w][i] = multiply<P>(dot[w][i], weights, rows[i]);
+            });
+          });
+        });
+        each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+          constexpr int w = HEDDLE_VALUE(pair);
+          int32x4_t scale;
+          if constexpr (P::groups > 1) scale = P::template scale<1>(at, set * set_groups<P> + g, first + w);
+          each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
+            constexpr int i = HEDDLE_VALUE(other);
+            if constexpr (P::groups > 1)
+              total[w][i] = vmlaq_s32(total[w][i], dot[w][i], scale);
+            else
+              total[w][i] = dot[w][i];
+          });
+        });
+      });
+    }
+    each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+      constexpr int w = HEDDLE_VALUE(pair);
+      const auto of_pair = [&](float32x4_t four)
+                               HEDDLE_INLINE_LAMBDA { return w % 2 ? vzip2q_f32(four, four) : vzip1q_f32(four, four); };
+      const float32x4_t d = of_pair(P::d(at, (first + w) / 2));
+      float32x4_t m;
+      uint8x16_t mins;
+      if constexpr (P::mins) m = of_pair(P::m(at, (first + w) / 2)), mins = P::min_bytes(at, first + w);
+      each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
+        constexpr int i = HEDDLE_VALUE(other);
+        float32x4_t value = floats_of_sums<P>(total[w][i]) * d;
+        if constexpr (P::mins) {
+          const uint8_t* sums = x.sums + i * x_bytes;
+          int32x4_t dot = vusmmlaq_s32(Neon::zero(), mins, load<int8x16_t>(sums + 16)) << 6;
+          dot = vusmmlaq_s32(dot, mins, load<int8x16_t>(sums));
+          value = vfmsq_f32(value, vcvtq_f32_s32(dot), m);
+        }
+        const float32x4_t scales = vreinterpretq_f32_s64(vld1q_dup_s64((const int64_t*)(x.d + i * x_bytes)));
+        sum[w][i] = vfmaq_f32(sum[w][i], value, scales);
+      });
+    });
+    x.q += 2 * P::values;
+    x.d += 8;
+    if constexpr (P::mins) x.sums += 32;
+  }
+  each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
+    constexpr uint32_t i = HEDDLE_VALUE(other);
+    each<wp / 2>([&](auto half) HEDDLE_INLINE_LAMBDA {
+      constexpr int h = HEDDLE_VALUE(half);
+      float* to = out + 2 * i * stride + first * 2 + 4 * h;
+      store(to, vuzp1q_f32(sum[2 * h][i], sum[2 * h + 1][i]));
+      if (2 * i + 1 < count) store(to + stride, vuzp2q_f32(sum[2 * h][i], sum[2 * h + 1][i]));
+    });
+  });
+}
+
+// A tile with up to eight rows.
+template <class P>
+HEDDLE_INLINE void eight_rows_in_pairs(const uint8_t* tile, uint32_t cols, const uint8_t* xs, float* out,
+                                       uint32_t stride, uint32_t count) {
+  if (count <= 2) return few_pairs<P, 4, 1>(tile, cols, 0, xs, out, stride, count);
+  if (count <= 4) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
+  for (int first = 0; first < pairs_of_tile; first += 2)
+    if (count <= 6)
+      few_pairs<P, 2, 3>(tile, cols, first, xs, out, stride, count);
+    else
+      few_pairs<P, 2, 4>(tile, cols, first, xs, out, stride, count);
+}
+
+// The sum of a row alone with the sums of a block added to it: `total` of rows 4 h to 4 h + 3, times 2^shift.
+template <class P>
+HEDDLE_INLINE float32x4_t with_block_of_one(float32x4_t sum, int32x4_t total, const uint8_t* at, const XRow& x,
+                                            uint32_t b, int h) {
+  float32x4_t value = floats_of_sums<P>(total) * P::d(at, h);
+  if constexpr (P::mins) {
+    const auto sums = load<int8x16_t>(x.split_sums + b * 48);  // low parts, high parts
+    const int32x4_t first = vusmmlaq_s32(Neon::zero(), P::min_bytes(at, 2 * h), sums);
+    const int32x4_t second = vusmmlaq_s32(Neon::zero(), P::min_bytes(at, 2 * h + 1), sums);
+    const int32x4_t dot = vuzp1q_s32(first, second) + (vuzp2q_s32(first, second) << 6);
+    value = vfmsq_f32(value, vcvtq_f32_s32(dot), P::m(at, h));
+  }
+  return vfmaq_n_f32(sum, value, x.d[b]);
+}
+
+// A row alone: eight values with eight zeros after them, or before them in odd groups. Formats without groups read the
+// row as it is.
+template <class P>
+void write_one_x(const XRow& x, uint32_t cols, uint8_t* to) {
+  if constexpr (P::groups == 1) return;
+  for (uint32_t c = 0; c < cols; c += 8, to += 16) {
+    const bool odd = c / P::group % 2 == 1;
+    store(to + (odd ? 8 : 0), load<int64_t>(x.q + c));
+    store(to + (odd ? 0 : 8), int64_t(0));
+  }
+}
+template <class P>
+void one_row_of_pairs(const uint8_t* at, uint32_t cols, const uint8_t* row, const XRow& x, float* out) {
+  constexpr int vectors = set_groups<P> * group_vectors<P>;
+  float32x4_t sum[2] = {};
+  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, row += 2 * P::values) {
+    int32x4_t total[pairs_of_tile];
+    each<pairs_of_tile>([&](auto p) HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(p)] = Neon::zero(); });
+    for (int set = 0; set < sets<P>; ++set) {
+      int32x4_t dot[pairs_of_tile];
+      each<pairs_of_tile>([&](auto p) HEDDLE_INLINE_LAMBDA { dot[HEDDLE_VALUE(p)] = Neon::zero(); });
+      each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+        constexpr int v = HEDDLE_VALUE(vector);
+        int8x16_t values;
+        if constexpr (P::groups == 1)
+          values = vcombine_s8(vld1_s8(x.q + b * P::values + v * 8), vdup_n_s8(0));
+        else
+          values = load<int8x16_t>(row + (set * vectors + v) * 16);
+        each<pairs_of_tile>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+          constexpr int p = HEDDLE_VALUE(pair);
+          dot[p] = multiply<P>(dot[p], P::template weights<v>(at, set, p), values);
+        });
+      });
+      each<pairs_of_tile>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+        constexpr int p = HEDDLE_VALUE(pair);
+        if constexpr (P::groups > 1)
+          total[p] = vmlaq_s32(total[p], dot[p], P::template scale<2>(at, 2 * set, p));
+        else
+          total[p] = dot[p];
+      });
+    }
+    each<2>([&](auto half) HEDDLE_INLINE_LAMBDA {
+      constexpr int h = HEDDLE_VALUE(half);
+      sum[h] = with_block_of_one<P>(sum[h], vpaddq_s32(total[2 * h], total[2 * h + 1]), at, x, b, h);
+    });
+  }
+  store(out, sum[0]);
+  store(out + 4, sum[1]);
+}
+
+// A row alone with nibbles whose groups take turns, low and high: both places are used at once. With l and h the
+// nibbles of a byte, l x0 is wanted, and 16 h x1, which is (l + 16 h) x1 less l x1: so one operation unpacks two
+// groups.
+void write_one_x_of_nibbles(const XRow& x, uint32_t cols, uint8_t* to) {
+  for (uint32_t c = 0; c < cols; c += 64)
+    for (uint32_t i = 0; i < 32; i += 8, to += 16) {
+      store(to, load<int64_t>(x.q + c + i));
+      store(to + 8, load<int64_t>(x.q + c + 32 + i));
+    }
+}
+template <class P>
+void one_row_of_nibbles(const uint8_t* at, uint32_t cols, const uint8_t* row, const XRow& x, float* out) {
+  constexpr int n = pairs_of_tile;
+  float32x4_t sum[2] = {};
+  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, row += P::values) {
+    int32x4_t low[n], both[n];  // times scales
+    each<n>([&](auto p) HEDDLE_INLINE_LAMBDA { low[HEDDLE_VALUE(p)] = both[HEDDLE_VALUE(p)] = Neon::zero(); });
+    for (int set = 0; set < sets<P>; ++set) {
+      int32x4_t dot_low[n], dot_both[n];
+      each<n>([&](auto p) HEDDLE_INLINE_LAMBDA {
+        dot_low[HEDDLE_VALUE(p)] = Neon::zero();
+        dot_both[HEDDLE_VALUE(p)] = Neon::zero();
+      });
+      each<4>([&](auto vector) HEDDLE_INLINE_LAMBDA {
+        constexpr int v = HEDDLE_VALUE(vector);
+        const auto values = load<int8x16_t>(row + (set * 4 + v) * 16);
+        each<n>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+          constexpr int p = HEDDLE_VALUE(pair);
+          const uint8x16_t nibbles = P::nibbles(at, set, v, p);
+          dot_both[p] = vusmmlaq_s32(dot_both[p], nibbles, values);
+          dot_low[p] = vusmmlaq_s32(dot_low[p], nibbles & uint8_t(15), values);
+        });
+      });
+      each<n>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+        constexpr int p = HEDDLE_VALUE(pair);
+        const int32x4_t scale = P::template scale<2>(at, 2 * set, p);
+        low[p] = vmlaq_s32(low[p], dot_low[p], scale);
+        both[p] = vmlaq_s32(both[p], dot_both[p], scale);
+      });
+    }
+    each<2>([&](auto half) HEDDLE_INLINE_LAMBDA {
+      constexpr int h = HEDDLE_VALUE(half), p = 2 * h;
+      const int32x4_t high = vuzp2q_s32(both[p] - low[p], both[p + 1] - low[p + 1]);
+      sum[h] = with_block_of_one<P>(sum[h], vsraq_n_s32(vuzp1q_s32(low[p], low[p + 1]), high, 4), at, x, b, h);
+    });
+  }
+  store(out, sum[0]);
+  store(out + 4, sum[1]);
+}
+
+// Rows of x that are paired at a time, and tiles that are unpacked at a time.
+constexpr uint32_t paired_rows = 32, unpacked_tiles = 4;
+// Beyond this number of rows weights are unpacked to memory.
+constexpr uint32_t max_rows_of_packed = 16;
+
+template <class P>
+uint64_t scratch_of_pairs(uint32_t cols) {
+  const uint64_t unpacked = uint64_t(cols / P::values) * Unpacked<P>::bytes * rows_of_pairs;
+  return paired_rows / 2 * PairOfX<P>::bytes(cols) + unpacked_tiles * unpacked;
+}
+
+// out (count, tiles * 8) = W x for any number of rows.
+template <class P>
+void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
+                      uint8_t* scratch) {
+  const uint64_t blocks = cols / P::values, tile_bytes = blocks * P::bytes * rows_of_pairs;
+  const uint64_t unpacked_bytes = blocks * Unpacked<P>::bytes * rows_of_pairs, x_bytes = PairOfX<P>::bytes(cols);
+  const uint32_t stride = tiles * rows_of_pairs;
+  if (count == 1) {
+    if constexpr (P::halves_from_nibbles)
+      write_one_x_of_nibbles(xs[0], cols, scratch);
+    else
+      write_one_x<P>(xs[0], cols, scratch);
+    for (uint32_t t = 0; t < tiles; ++t, tile += tile_bytes, out += rows_of_pairs)
+      if constexpr (P::halves_from_nibbles)
+        one_row_of_nibbles<P>(tile, cols, scratch, xs[0], out);
+      else
+        one_row_of_pairs<P>(tile, cols, scratch, xs[0], out);
+    return;
+  }
+  uint32_t paired = UINT32_MAX;  // from this row on
+  const auto pair = [&](uint32_t row) {
+    if (std::exchange(paired, row) == row) return;
+    for (uint32_t i = row; i < count && i < row + paired_rows; i += 2)
+      PairOfX<P>::write(xs[i], xs[i + 1 < count ? i + 1 : i], cols, scratch + (i - row) / 2 * x_bytes);
+  };
+  // rows `row` to `row` + paired_rows - 1 with a tile
+  const auto multiply_tile = [&]<class Q>(const Q*, const uint8_t* at, uint32_t t, uint32_t row) {
+    for (uint32_t i = row; i < count && i < row + paired_rows; i += 8)
+      eight_rows_in_pairs<Q>(at, cols, scratch + (i - row) / 2 * x_bytes,
+                             out + uint64_t(i) * stride + t * rows_of_pairs, stride, count - i < 8 ? count - i : 8);
+  };
+  if (count <= max_rows_of_packed) {
+    pair(0);
+    for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t, 0);
+    return;
+  }
+  uint8_t* unpacked = scratch + paired_rows / 2 * x_bytes;
+  for (uint32_t begin = 0; begin < tiles; begin += unpacked_tiles) {
+    const uint32_t end = begin + unpacked_tiles < tiles ? begin + unpacked_tiles : tiles;
+    for (uint32_t t = begin; t < end; ++t)
+      unpack_pairs<P>(tile + t * tile_bytes, cols, unpacked + (t - begin) * unpacked_bytes);
+    for (uint32_t row = 0; row < count; row += paired_rows) {
+      pair(row);
+      for (uint32_t t = begin; t < end; ++t)
+        multiply_tile(static_cast<const Unpacked<P>*>(nullptr), unpacked + (t - begin) * unpacked_bytes, t, row);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::cpu
