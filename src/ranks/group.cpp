@@ -147,7 +147,7 @@ void Group::take_answer(const Member& member, const Message& message) {
   const std::lock_guard lock(mutex_);
   const auto asked = asked_.find(number);
   const size_t index = size_t(&member - members_.data());
-  if (asked == asked_.end() || asked->second.answers[index]) throw Error("an answer that nobody waits for");
+  if (asked == asked_.end() || asked->second.answers[index]) throw Error("an answer to no open question");
   asked->second.answers[index].emplace(answer.begin(), answer.end());
   if (--asked->second.open == 0) arrived_.notify_all();
 }

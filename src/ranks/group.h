@@ -92,7 +92,7 @@ class Group {
 
   std::mutex question_mutex_;  // guards these, and is held while one is given
   OnQuestion on_question_;
-  std::vector<Message> early_questions_;  // that nobody takes yet
+  std::vector<Message> early_questions_;  // that came before the handler
 
   int end_ = -1;  // descriptor that wakes the thread for its end
   std::thread thread_;

@@ -47,10 +47,10 @@ class PartBuffers {
   // The same, but waits until rank 0's order to read it was carried out. Null after end().
   Buffer wait_for(uint64_t number) const;
   void drop(uint64_t number);
-  // Waits until there are so many bytes below the capacity, for a few seconds: what rank 0 has dropped for them is
+  // Waits until these bytes fit below the capacity, for up to 5 s: what rank 0 has dropped for them is
   // dropped here after the batch that is being computed.
   void wait_for_room(uint64_t bytes) const;
-  void end();  // nobody waits any more
+  void end();  // ends all waits
   uint64_t bytes() const;
 
  private:

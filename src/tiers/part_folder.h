@@ -32,7 +32,8 @@ class PartDisk {
 class PartFolder : public PartDisk {
  public:
   // Makes the folder if there is none, and removes the files that were used least recently where it has more than
-  // `capacity` bytes. An Error if the folder cannot be written to, or another process uses it, after so many seconds.
+  // `capacity` bytes. An Error if the folder cannot be written to, or another process still uses it after `patience`
+  // seconds.
   PartFolder(std::filesystem::path folder, uint64_t capacity, double patience = 0);
   ~PartFolder() override;
   PartFolder(const PartFolder&) = delete;

@@ -39,7 +39,7 @@ TEST(Group, AgreesOnTheSmallestAndPassesMessagesOn) {
 TEST(Group, QuestionsAreAnsweredByAllInAnyOrder) {
   auto groups = groups_of(3);
   std::vector<uint64_t> asked;
-  for (const char* text : {"a", "b", "c"}) asked.push_back(groups[0]->ask(bytes_of(text)));  // nobody takes them yet
+  for (const char* text : {"a", "b", "c"}) asked.push_back(groups[0]->ask(bytes_of(text)));  // no handler is there yet
   std::vector<std::pair<uint64_t, std::string>> taken;
   groups[1]->on_question([&](uint64_t number, std::span<const uint8_t> question) {
     groups[1]->answer(number, bytes_of("1" + std::string(question.begin(), question.end())));
@@ -70,11 +70,11 @@ TEST(Group, QuestionsAreAnsweredByAllInAnyOrder) {
   EXPECT_THROW(groups[0]->ask(bytes_of("e")), Error);
 }
 
-TEST(Group, AnAnswerThatNobodyWaitsForEndsTheGroup) {
+TEST(Group, AnAnswerToNoQuestionEndsTheGroup) {
   auto groups = groups_of(2);
   groups[1]->answer(7, {});
   EXPECT_TRUE(soon([&] { return groups[0]->alarm().raised(); }));
-  EXPECT_NE(groups[0]->alarm().why().find("an answer that nobody waits for"), std::string::npos);
+  EXPECT_NE(groups[0]->alarm().why().find("an answer to no open question"), std::string::npos);
 }
 
 TEST(Group, WhatFailsIsKnownToAll) {

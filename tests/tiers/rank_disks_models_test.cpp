@@ -80,7 +80,7 @@ void expect_resumes_on_ranks(const model::Model& model, uint32_t ranks, uint32_t
     const Said again = conversation.go_on(ranked.engine);
     EXPECT_EQ(again.tokens, conversation.second.tokens) << "process " << process;
     EXPECT_EQ(again.cached >= conversation.least_cached, process < 2) << "process " << process << ": " << again.cached;
-    EXPECT_EQ(ranked.engine.metrics().store.loaded > 0, process == 1);
+    EXPECT_TRUE(process == 2 || (ranked.engine.metrics().store.loaded > 0) == (process == 1));
     EXPECT_EQ(ranked.engine.metrics().store.failures > 0, process == 2);
     ranked.end();
     if (testing::Test::HasFailure()) return;
@@ -91,19 +91,19 @@ TEST(RankedStores, WeftResumes) {
   const model::Model model = weft(192);
   expect_resumes_on_ranks(model, 2, 1);
   expect_resumes_on_ranks(model, 3, 1);
-  expect_resumes_on_ranks(model, 4, 2);
 }
 
 // With states, with windows, and with both in different stages.
 TEST(RankedStores, ModelsOfEveryKindResume) {
   uint32_t with_states = 0, with_windows = 0;
   for (const std::string& name : Fixture::one_of_each_class()) {
+    if (name == "gpt2") continue;  // it has learned 32 positions
     const Fixture fixture{name};
     const Folder folder;
     fixture.write(folder, fixture.config);
-    const model::Model model = model::load(formats::open_checkpoint(folder.path()));
+    const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = 192});
     const bool states = model::has_states(model), windows = !model::windows_of(model).all.empty();
-    if (!model::is_causal(model) || model.context < 160 || !(states || windows)) continue;
+    if (!model::is_causal(model) || !(states || windows)) continue;
     if ((states && with_states >= 3) || (windows && with_windows >= 3)) continue;
     with_states += states;
     with_windows += windows;
@@ -116,7 +116,7 @@ TEST(RankedStores, ModelsOfEveryKindResume) {
     expect_resumes_on_ranks(model, 2, 2);
   }
   EXPECT_GE(with_states, 3u);
-  EXPECT_GE(with_windows, 2u);
+  EXPECT_GE(with_windows, 3u);
 }
 
 }  // namespace

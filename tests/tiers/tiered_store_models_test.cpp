@@ -41,9 +41,9 @@ TEST_P(StoredFixtures, Resume) {
   const Fixture fixture{GetParam()};
   const Folder folder;
   fixture.write(folder, fixture.config);
-  const model::Model model = model::load(formats::open_checkpoint(folder.path()));
+  if (GetParam() == "gpt2") GTEST_SKIP() << "it has learned 32 positions, and no more";
+  const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = 192});
   if (!model::is_causal(model)) GTEST_SKIP() << "a text is computed at once";
-  if (model.context < 160) GTEST_SKIP() << "a context of " << model.context;
   expect_resumes(model, model::KvFormat::f16);
   if (model::has_states(model) || !model::windows_of(model).all.empty()) expect_resumes(model, model::KvFormat::q8);
 }

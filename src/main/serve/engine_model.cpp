@@ -101,8 +101,9 @@ std::string serve_lines(const auto& facts) {
                   facts.window_tokens() ? fmt::format(" ({} in layers with a window)", facts.window_tokens()) : "",
                   bytes(device.memory.kv), name_of(running.limits.kv)));
   if (const KvTierChoices& tiers = facts.options.engine.kv; tiers.host_bytes())
-    row("KV store", fmt::format("{} of the system's memory{}", bytes(tiers.host_bytes()),
-                                tiers.disk.empty() ? "" : ", and on disk: " + tiers.disk));
+    row("KV store", fmt::format("{} of the system's memory{}{}", bytes(tiers.host_bytes()),
+                                tiers.disk.empty() ? "" : ", and on disk: " + tiers.disk,
+                                running.group ? "; each rank has its own" : ""));
   row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
                             bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
   if (device.draft)

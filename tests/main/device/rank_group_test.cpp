@@ -12,6 +12,7 @@
 #include "main/device/open_model.h"
 #include "main/device/running_model.h"
 #include "tests/main/heddle_command.h"
+#include "tests/main/rank_process.h"
 #include "tests/server/http/http_client.h"
 #include "tests/support/folder.h"
 #include "tests/support/free_port.h"
@@ -35,18 +36,6 @@ Response answer_of(const ServerProcess& server, const std::string& request) {
   return response(client);
 }
 
-// The process of a rank that this one has started; -1: there is none.
-pid_t process_of_rank(pid_t leader, uint32_t rank) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream stat(entry.path() / "stat"), line(entry.path() / "cmdline");
-    std::string skipped, words((std::istreambuf_iterator<char>(line)), {});
-    pid_t process = 0, parent = 0;
-    stat >> process >> skipped >> skipped >> parent;
-    std::replace(words.begin(), words.end(), '\0', ' ');
-    if (parent == leader && words.find("--child-rank " + std::to_string(rank) + " ") != words.npos) return process;
-  }
-  return -1;
-}
 bool gone_within(pid_t process, double seconds) {
   for (const auto start = Clock::now(); seconds_since(start) < seconds;
        std::this_thread::sleep_for(std::chrono::milliseconds(20))) {

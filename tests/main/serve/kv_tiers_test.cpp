@@ -1,12 +1,18 @@
 // Servers whose KV cache goes on in memory, on disk and in each other.
 #include "main/serve/kv_tiers.h"
 
-#include <nlohmann/json.hpp>
+#include <signal.h>
 
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "tests/main/rank_process.h"
 #include "tests/main/small_model.h"
 #include "tests/server/http/http_client.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
+#include "tests/tiers/damage.h"
 
 namespace heddle::test {
 namespace {
@@ -45,6 +51,51 @@ TEST(KvTiers, APromptIsFoundOnDiskByTheNextProcess) {
   }
 }
 
+// Ranks that are killed, and of which one finds its files damaged: what is there for all of them is used.
+TEST(KvTiers, RanksFindAPromptOnTheirDisks) {
+  const Folder folder;
+  const std::vector<std::string> with{"--cpu-ranks",
+                                      "2",
+                                      "--threads",
+                                      "1",
+                                      "--kv-tokens",
+                                      "1000",
+                                      "--no-log",
+                                      "--kv-host",
+                                      "50MB",
+                                      "--kv-disk",
+                                      folder.path().string() + ",50MB"};
+  const std::vector<std::string> alone{"--device", "cpu", "--kv-tokens", "1000", "--no-log"};
+  const nlohmann::json expected = [&] {
+    const ServerProcess server(HEDDLE_PROGRAM, alone);
+    EXPECT_TRUE(server.up()) << server.err();
+    return completion_of(server, {{"prompt", long_prompt()}}).at("choices");
+  }();
+  const auto of_rank_1 = [&] { return tiers::part_files(tiers::rank_folder(folder.path(), 1, 2)); };
+  enum { computed, killed, found, damaged, again };
+  for (const int process : {computed, killed, found, damaged, again}) {
+    SCOPED_TRACE(fmt::format("process {}", process));
+    if (process == damaged)
+      for (const auto& file : of_rank_1()) tiers::damage_byte(file, 100, 1);
+    ServerProcess server(HEDDLE_PROGRAM, with);
+    ASSERT_TRUE(server.up()) << server.err();
+    const nlohmann::json answer = completion_of(server, {{"prompt", long_prompt()}});
+    EXPECT_EQ(answer.at("choices"), expected);
+    EXPECT_EQ(cached_of(answer) > 96, process != computed && process != damaged) << cached_of(answer);
+    if (process == killed) {  // while it writes others
+      for (int i = 0; i < 4; ++i) completion_of(server, {{"prompt", std::to_string(i) + long_prompt()}});
+      std::this_thread::sleep_for(std::chrono::milliseconds(std::random_device{}() % 20));
+      ::kill(process_of_rank(server.process(), 1), SIGKILL);
+      EXPECT_EQ(server.status(10), 1) << server.err();
+    } else {
+      EXPECT_EQ(server.stop(), 0) << server.err();
+    }
+    EXPECT_EQ(server.err().find("rank 1: " + tiers::rank_folder(folder.path(), 1, 2).string()) != std::string::npos,
+              process == damaged)
+        << server.err();
+  }
+}
+
 TEST(KvTiers, OneServerGoesOnWithThePromptOfAnother) {
   const std::vector<std::string> with{"--device",  "cpu",  "--kv-tokens",   "1000",
                                       "--kv-host", "50MB", "--kv-transfer", "127.0.0.1:0"};
@@ -68,6 +119,11 @@ TEST(KvTiers, WhatCannotBeIsRefused) {
   };
   EXPECT_NE(refused_with({"--kv-disk", "folder"}).find("expected a folder and a size"), std::string::npos);
   EXPECT_NE(refused_with({"--kv-transfer", "8700"}).find("expected an address and a port"), std::string::npos);
+  EXPECT_NE(refused_with({"--kv-transfer", "127.0.0.1:0", "--cpu-ranks", "2"})
+                .find("--kv-transfer: expected one process, found several ranks"),
+            std::string::npos);
+  EXPECT_NE(refused_with({"--kv-disk", "folder", "--cpu-ranks", "2"}).find("expected a folder and a size"),
+            std::string::npos);
   EXPECT_NE(refused_with({"--kv-host", "900TB"}).find("--kv-host: expected less than"), std::string::npos);
   EXPECT_NE(refused_with({"--kv-host", "1MB", "--no-prefix-cache"}).find("expected a prefix cache"), std::string::npos);
 }
