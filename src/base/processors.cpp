@@ -1,6 +1,8 @@
 // Read from /proc and /sys: control groups of both versions, and nodes.
 #include "base/processors.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -10,6 +12,8 @@
 
 namespace heddle {
 namespace {
+
+constexpr uint32_t max_processors = 1 << 16;
 
 std::string first_line(const std::string& path) {
   std::string line;
@@ -51,7 +55,6 @@ bool has_controller(std::string_view controllers, std::string_view name) {
 }  // namespace
 
 std::vector<uint32_t> processors_in(const std::string& list) {
-  constexpr uint32_t max_processors = 1 << 16;
   std::vector<uint32_t> all;
   std::istringstream parts(list);
   for (std::string part; std::getline(parts, part, ',');) {
@@ -91,15 +94,57 @@ uint32_t processors_by_groups(const std::string& root) {
   return std::max(1u, uint32_t(whole) + (whole > uint32_t(whole) ? 1 : 0));
 }
 
-std::vector<std::vector<uint32_t>> processors_of_nodes(const std::string& root) {
+std::vector<std::vector<uint32_t>> processors_of_nodes(const std::vector<uint32_t>& allowed, const std::string& root) {
   const std::string folder = root + "/sys/devices/system/node/";
   std::vector<std::vector<uint32_t>> nodes;
   for (const uint32_t node : processors_in(first_line(folder + "online"))) {
     std::vector<uint32_t> processors = processors_in(first_line(folder + "node" + std::to_string(node) + "/cpulist"));
+    std::erase_if(processors,
+                  [&](uint32_t one) { return std::find(allowed.begin(), allowed.end(), one) == allowed.end(); });
     if (!processors.empty()) nodes.push_back(std::move(processors));
   }
-  if (nodes.empty()) nodes.push_back(processors_in(first_line(root + "/sys/devices/system/cpu/online")));
+  if (nodes.empty()) nodes.push_back(allowed);
   return nodes;
+}
+
+std::vector<uint32_t> processors_of_thread(const std::vector<std::vector<uint32_t>>& nodes, uint32_t thread,
+                                           uint32_t threads) {
+  if (nodes.size() < 2) return {};
+  uint64_t all = 0;
+  for (const auto& node : nodes) all += node.size();
+  uint64_t place = thread * all / threads;  // in the processors of all nodes, one node after another
+  for (const auto& node : nodes) {
+    if (place < node.size()) return node;
+    place -= node.size();
+  }
+  return nodes.back();
+}
+
+namespace {
+
+// A set of the size that the system's own may have: more than cpu_set_t holds.
+struct ProcessorSet {
+  static constexpr size_t bytes = CPU_ALLOC_SIZE(max_processors);
+  std::vector<uint64_t> words = std::vector<uint64_t>(bytes / sizeof(uint64_t));
+  cpu_set_t* set() { return reinterpret_cast<cpu_set_t*>(words.data()); }
+};
+
+}  // namespace
+
+std::vector<uint32_t> allowed_processors() {
+  ProcessorSet all;
+  std::vector<uint32_t> result;
+  if (sched_getaffinity(0, ProcessorSet::bytes, all.set()) != 0) return result;
+  for (uint32_t i = 0; i < max_processors; ++i)
+    if (all.words[i / 64] >> (i % 64) & 1) result.push_back(i);
+  return result;
+}
+
+bool run_on(const std::vector<uint32_t>& processors) {
+  ProcessorSet all;
+  for (const uint32_t one : processors)
+    if (one < max_processors) all.words[one / 64] |= uint64_t(1) << (one % 64);
+  return sched_setaffinity(0, ProcessorSet::bytes, all.set()) == 0;
 }
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/processors.h"
 
 namespace heddle::cpu {
 namespace {
@@ -27,8 +28,14 @@ inline void pause() {
 
 // Threads wait for a phase, and there is none before the constructor ends: by then it is known how many there are.
 Team::Team(uint32_t threads) : shares_(threads ? threads : uint32_t(hardware_threads())) {
+  const uint32_t wanted = uint32_t(shares_.size());
+  const auto nodes = processors_of_nodes(allowed_processors());
   try {
-    for (uint32_t i = 1; i < shares_.size(); ++i) others_.emplace_back([this, i] { serve(i); });
+    for (uint32_t i = 1; i < wanted; ++i)
+      others_.emplace_back([this, i, where = processors_of_thread(nodes, i, wanted)] {
+        if (!where.empty()) run_on(where);  // refused, it reads some weights from another node
+        serve(i);
+      });
   } catch (const std::system_error&) {  // the system refuses more threads: those that exist do all the work
   }
   count_ = uint32_t(others_.size()) + 1;

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/parallel.h"
 
@@ -83,20 +84,44 @@ TEST(Processors, GroupsOfVersionOne) {
 TEST(Processors, Nodes) {
   using Nodes = std::vector<std::vector<uint32_t>>;
   System system;
-  system.with("sys/devices/system/cpu/online", "0-1\n");
-  EXPECT_EQ(processors_of_nodes(system.root()), (Nodes{{0, 1}}));
+  EXPECT_EQ(processors_of_nodes({0, 1}, system.root()), (Nodes{{0, 1}}));  // nothing is known
   system.with("sys/devices/system/node/online", "0,2-3\n")
       .with("sys/devices/system/node/node0/cpulist", "0-1,4\n")
       .with("sys/devices/system/node/node2/cpulist", "\n")  // memory alone
       .with("sys/devices/system/node/node3/cpulist", "2-3\n");
-  EXPECT_EQ(processors_of_nodes(system.root()), (Nodes{{0, 1, 4}, {2, 3}}));
+  EXPECT_EQ(processors_of_nodes({0, 1, 2, 3, 4}, system.root()), (Nodes{{0, 1, 4}, {2, 3}}));
+  EXPECT_EQ(processors_of_nodes({1, 3}, system.root()), (Nodes{{1}, {3}}));
+  EXPECT_EQ(processors_of_nodes({2, 3}, system.root()), (Nodes{{2, 3}}));
+  EXPECT_EQ(processors_of_nodes({9}, system.root()), (Nodes{{9}}));
 }
 
-TEST(Processors, ThisMachineHasSome) {
+TEST(Processors, ThreadsGoToNodesInProportion) {
+  using List = std::vector<uint32_t>;
+  EXPECT_EQ(processors_of_thread({{0, 1, 2}}, 1, 3), List{});
+  const std::vector<List> nodes = {{0, 1, 4, 5}, {2, 3}};
+  const auto nodes_of = [&](uint32_t threads) {
+    std::string all;
+    for (uint32_t i = 0; i < threads; ++i) all += processors_of_thread(nodes, i, threads) == nodes[0] ? 'a' : 'b';
+    return all;
+  };
+  EXPECT_EQ(nodes_of(1), "a");
+  EXPECT_EQ(nodes_of(3), "aab");
+  EXPECT_EQ(nodes_of(6), "aaaabb");
+  EXPECT_EQ(nodes_of(12), "aaaaaaaabbbb");
+}
+
+TEST(Processors, AThreadRunsWhereItIsTold) {
+  const std::vector<uint32_t> allowed = allowed_processors();
+  ASSERT_FALSE(allowed.empty());
   EXPECT_GE(hardware_threads(), 1u);
-  size_t all = 0;
-  for (const auto& node : processors_of_nodes()) all += node.size();
-  EXPECT_GE(all, 1u);
+  EXPECT_LE(hardware_threads(), allowed.size());
+  std::thread([&] {
+    EXPECT_TRUE(run_on({allowed.back()}));
+    EXPECT_EQ(allowed_processors(), std::vector<uint32_t>{allowed.back()});
+    EXPECT_FALSE(run_on({}));
+    EXPECT_EQ(allowed_processors(), std::vector<uint32_t>{allowed.back()});
+  }).join();
+  EXPECT_EQ(allowed_processors(), allowed);
 }
 
 }  // namespace

@@ -48,6 +48,35 @@ TEST(Team, ThrowsWhatAnItemThrew) {
   EXPECT_THROW(team.run(1, [](uint64_t, uint32_t) { throw std::runtime_error("one"); }), std::runtime_error);
 }
 
+// The item waits until all others are done, those of its own thread's share among them.
+TEST(Team, OneThatIsLateDoesNotStopTheOthers) {
+  for (const uint32_t threads : {2u, 4u}) {
+    Team team(threads);
+    for (const uint64_t late : {0u, 7u, 19u}) {
+      std::atomic<int> done = 0;
+      team.run(20, [&](uint64_t item, uint32_t) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (item == late && done < 19 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+        if (item == late) EXPECT_EQ(done, 19);
+        ++done;
+      });
+      EXPECT_EQ(done, 20);
+    }
+  }
+}
+
+// A thread that comes too late for a phase must not take an item of it, or do one of the next phase with the wrong
+// work.
+TEST(Team, ManyShortPhasesOfChangingSizes) {
+  Team team(7);
+  std::vector<std::atomic<uint32_t>> seen(40);
+  for (uint32_t phase = 1; phase <= 3000; ++phase) {
+    const uint64_t items = 2 + phase * 7 % 39;
+    team.run(items, [&](uint64_t item, uint32_t) { seen[item] += phase; });
+    for (uint64_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i].exchange(0), i < items ? phase : 0);
+  }
+}
+
 // Between phases of many items; no thread but the caller's comes for it.
 TEST(Team, DoesASingleItemOnTheCallersThread) {
   Team team(3);
