@@ -57,7 +57,9 @@ TEST(Team, OneThatIsLateDoesNotStopTheOthers) {
       team.run(20, [&](uint64_t item, uint32_t) {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
         while (item == late && done < 19 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-        if (item == late) EXPECT_EQ(done, 19);
+        if (item == late) {
+          EXPECT_EQ(done, 19);
+        }
         ++done;
       });
       EXPECT_EQ(done, 20);
