@@ -120,6 +120,57 @@ class CollectiveInMemory : public model::Collective {
   const uint32_t rank_;
 };
 
+// A thread per rank, for one piece of work after another: to start a thread takes the sanitizers longer than most
+// pieces.
+class RankThreads {
+ public:
+  explicit RankThreads(uint32_t ranks) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) threads_.emplace_back([this, rank] { serve(rank); });
+  }
+  ~RankThreads() {
+    publish(nullptr);
+    for (std::thread& thread : threads_) thread.join();
+  }
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
+
+  // work(rank) on all at the same time; it throws nothing.
+  void run(const std::function<void(uint32_t rank)>& work) {
+    publish(&work);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return busy_ == 0; });
+  }
+
+ private:
+  void publish(const std::function<void(uint32_t)>* work) {
+    const std::lock_guard lock(mutex_);
+    work_ = work;
+    busy_ = threads_.size();
+    ++round_;
+    changed_.notify_all();
+  }
+  void serve(uint32_t rank) {
+    std::unique_lock lock(mutex_);
+    for (uint64_t seen = 0;;) {
+      changed_.wait(lock, [&] { return round_ != seen; });
+      seen = round_;
+      if (!work_) return;
+      const std::function<void(uint32_t)>& work = *work_;
+      lock.unlock();
+      work(rank);
+      lock.lock();
+      if (--busy_ == 0) changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void(uint32_t)>* work_ = nullptr;  // null: the end
+  size_t busy_ = 0;                                      // ranks that have not done it yet
+  uint64_t round_ = 0;
+  std::vector<std::thread> threads_;
+};
+
 using MakeRank = std::function<std::unique_ptr<model::Backend>(const model::Model& part, const model::Limits& limits,
                                                                model::Collective& ranks)>;
 
@@ -128,7 +179,7 @@ class RanksBackend : public model::Backend {
  public:
   RanksBackend(const model::Model& model, const model::Limits& limits, uint32_t ranks,
                const model::ShardOptions& options, const MakeRank& make)
-      : meeting_(ranks) {
+      : meeting_(ranks), threads_(ranks) {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       collectives_.push_back(std::make_unique<CollectiveInMemory>(meeting_, rank));
       shards_.push_back(std::make_unique<model::Model>(model::shard_of(model, rank, ranks, options)));
@@ -206,22 +257,19 @@ class RanksBackend : public model::Backend {
   }
   // The first exception of a rank ends all, and is thrown here.
   void on_all(const std::function<void(uint32_t rank)>& work) {
-    std::vector<std::thread> threads;
     std::exception_ptr failure;
     std::mutex mutex;
-    for (uint32_t rank = 0; rank < backends_.size(); ++rank)
-      threads.emplace_back([&, rank] {
-        try {
-          work(rank);
-        } catch (...) {
-          {
-            const std::lock_guard lock(mutex);
-            if (!failure) failure = std::current_exception();
-          }
-          meeting_.fail();
+    threads_.run([&](uint32_t rank) {
+      try {
+        work(rank);
+      } catch (...) {
+        {
+          const std::lock_guard lock(mutex);
+          if (!failure) failure = std::current_exception();
         }
-      });
-    for (std::thread& thread : threads) thread.join();
+        meeting_.fail();
+      }
+    });
     if (failure) std::rethrow_exception(failure);
   }
 
@@ -229,6 +277,7 @@ class RanksBackend : public model::Backend {
   std::vector<std::unique_ptr<CollectiveInMemory>> collectives_;
   std::vector<std::unique_ptr<model::Model>> shards_;
   std::vector<std::unique_ptr<model::Backend>> backends_;
+  RankThreads threads_;
 };
 
 }  // namespace heddle::test
