@@ -7,7 +7,7 @@
 namespace heddle::cpu {
 namespace {
 
-constexpr uint32_t few_rows = 9;       // below it few formats need a slab
+constexpr uint32_t few_rows = 33;      // below it few formats need a slab
 constexpr uint32_t max_tiles = 32;     // of a piece with few rows
 constexpr uint32_t rows_at_once = 32;  // of activations: they stay in L2 while they meet the tiles of a slab
 // Rows of a piece, at least, where rows are divided: a slab must pay for its filling.

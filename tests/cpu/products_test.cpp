@@ -231,6 +231,30 @@ TEST(Nvfp4, EveryByteIsAScale) {
   }
 }
 
+// Every exponent up to 2^120: beyond, 127 times the scale is more than f32 can hold, before that of x comes to it.
+TEST(Mxfp4, EveryByteIsAScale) {
+  for (const std::string& name : isa_names()) {
+    const Isa& isa = choose_isa(name);
+    Rows rows(1, 32, {.by_32 = true});
+    for (uint32_t c = 0; c < 32; ++c) rows.row(0)[c] = c == 3 ? 1 : 0;
+    rows.finish(0, isa);
+    const XRow* x = rows.view(1).by_32;
+    for (uint32_t e = 0; e <= 248; ++e) {
+      std::vector<uint8_t> block(17, 0x11);  // all values 1, in halves
+      block[0] = uint8_t(e);
+      const model::Matrix matrix{Format::mxfp4, 1, 32, block};
+      Weights weights = describe_weights(matrix, isa, false);
+      std::vector<uint8_t> tiles(weights.tile_bytes), slab(slab_bytes(weights, isa));
+      pack_tiles(matrix, weights, 0, 1, tiles.data());
+      weights.data = tiles.data();
+      std::vector<float> found(isa.tile_rows);
+      multiply_tiles(weights, isa, 0, 1, x, 1, found.data(), slab.data());
+      const double expected = std::ldexp(127 * double(x->d[0]), int(e) - 128);
+      ASSERT_NEAR(found[0], expected, 1e-6 * expected + 0x1p-149) << name << " " << e;
+    }
+  }
+}
+
 class Floats : public testing::TestWithParam<std::string> {
  protected:
   const Isa& isa_ = choose_isa(GetParam());

@@ -2,8 +2,7 @@
 // bf16. f16: one value of eight rows in a vector, with fmlal; x is f16 times a power of two, so that none is too large.
 // Each sum has one order, whatever the number of rows is.
 #pragma once
-#include "cpu/isa.h"
-#include "cpu/vectors_neon.h"
+#include "cpu/kernels/pairs.h"
 
 namespace heddle::cpu {
 namespace {
@@ -129,14 +128,9 @@ void product_of_bf16(const uint8_t* tile, uint32_t tiles, uint32_t cols, const X
   const uint32_t stride = tiles * rows_of_halves;
   for (uint32_t row = 0; row < count; row += paired_rows_of_bf16) {
     const uint32_t rows = count - row < paired_rows_of_bf16 ? count - row : paired_rows_of_bf16;
-    uint8_t* to = scratch;
-    for (uint32_t i = row; i < row + rows; i += 2)
-      for (uint32_t c = 0; c < cols; c += 8, to += 32) {
-        const auto a = load<int64x2_t>(xs[i].q + 2 * c);
-        const auto b = i + 1 < row + rows ? load<int64x2_t>(xs[i + 1].q + 2 * c) : int64x2_t{};
-        store(to, vzip1q_s64(a, b));
-        store(to + 16, vzip2q_s64(a, b));
-      }
+    for (uint32_t i = 0; i < rows; i += 2)
+      write_pair(xs[row + i].q, xs[row + (i + 1 < rows ? i + 1 : i)].q, 2 * uint64_t(cols),
+                 scratch + i * 2 * uint64_t(cols));
     for (uint32_t t = 0; t < tiles; ++t) {
       const uint8_t* at = tile + t * 2 * rows_of_halves * uint64_t(cols);
       for (uint32_t i = 0; i < rows; i += 8) {

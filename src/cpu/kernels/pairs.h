@@ -14,6 +14,15 @@ namespace {
 
 constexpr int pairs_of_tile = 4, rows_of_pairs = 8;
 
+// Two rows in turn, eight bytes of each.
+HEDDLE_INLINE void write_pair(const int8_t* x0, const int8_t* x1, uint64_t bytes, uint8_t* to) {
+  for (uint64_t i = 0; i < bytes; i += 16, to += 32) {
+    const auto a = load<int64x2_t>(x0 + i), b = load<int64x2_t>(x1 + i);
+    store(to, vzip1q_s64(a, b));
+    store(to + 16, vzip2q_s64(a, b));
+  }
+}
+
 // Field `field` in bytes per row, its unit `index` of eight bytes, for the pair p.
 HEDDLE_INLINE uint8x16_t unit_of_pair(const uint8_t* at, int field, int index, int p) {
   return load<uint8x16_t>(at + (field + 8 * index) * rows_of_pairs + 16 * p);
@@ -52,14 +61,18 @@ HEDDLE_INLINE int32x4_t signed_scale_from(uint8x16_t bytes, int g) {
   return vreinterpretq_s32_u8(vqtbl2q_u8({bytes, signs}, load<uint8x16_t>(places)));
 }
 
+// Beyond `max_rows_of_packed` rows weights are unpacked to memory.
+
 // Blocks of 256 values, in groups of 32 but where it is said, two groups to a set.
 struct PairsOf256 {
   static constexpr int values = 256, group = 32, groups = 8, shift = 0;
+  static constexpr uint32_t max_rows_of_packed = 16;
   static constexpr bool mins = false, is_unsigned = false, halves_from_nibbles = false;
 };
 // Blocks of 32 values, one set each.
 struct PairsOf32 {
   static constexpr int values = 32, group = 32, groups = 1, shift = 0;
+  static constexpr uint32_t max_rows_of_packed = 16;
   static constexpr bool mins = false, is_unsigned = false, halves_from_nibbles = false;
 };
 
@@ -77,6 +90,7 @@ struct PairsWithMins : PairsOf256 {
 
 struct PairsQ4_k : PairsWithMins {
   static constexpr int bytes = 148;
+  static constexpr uint32_t max_rows_of_packed = 32;
   static constexpr bool halves_from_nibbles = true;  // one_row_of_nibbles takes it
   static HEDDLE_INLINE uint8x16_t nibbles(const uint8_t* at, int set, int i, int p) {
     return unit_of_pair(at, 20, set * 4 + i, p);

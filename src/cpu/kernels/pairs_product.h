@@ -81,12 +81,8 @@ struct PairOfX {
       : q(reinterpret_cast<const int8_t*>(at)), d(at + 2 * uint64_t(cols)), sums(d + cols / P::values * 8) {}
 
   static void write(const XRow& x0, const XRow& x1, uint32_t cols, uint8_t* to) {
-    uint8_t* at = to;
-    for (uint32_t c = 0; c < cols; c += 16, at += 32) {
-      const auto a = load<int64x2_t>(x0.q + c), b = load<int64x2_t>(x1.q + c);
-      store(at, vzip1q_s64(a, b));
-      store(at + 16, vzip2q_s64(a, b));
-    }
+    write_pair(x0.q, x1.q, cols, to);
+    uint8_t* at = to + 2 * uint64_t(cols);
     const uint32_t blocks = cols / P::values;
     for (uint32_t b = 0; b < blocks; ++b, at += 8) {
       store(at, x0.d[b]);
@@ -206,9 +202,11 @@ template <class P>
 HEDDLE_INLINE void eight_rows_in_pairs(const uint8_t* tile, uint32_t cols, const uint8_t* xs, float* out,
                                        uint32_t stride, uint32_t count) {
   if (count <= 2) return few_pairs<P, 4, 1>(tile, cols, 0, xs, out, stride, count);
-  if (count <= 4) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
+  if (count <= 4 && P::group == 32) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
   for (int first = 0; first < pairs_of_tile; first += 2)
-    if (count <= 6)
+    if (count <= 4)
+      few_pairs<P, 2, 2>(tile, cols, first, xs, out, stride, count);
+    else if (count <= 6)
       few_pairs<P, 2, 3>(tile, cols, first, xs, out, stride, count);
     else
       few_pairs<P, 2, 4>(tile, cols, first, xs, out, stride, count);
@@ -331,8 +329,6 @@ void one_row_of_nibbles(const uint8_t* at, uint32_t cols, const uint8_t* row, co
 
 // Rows of x that are paired at a time, and tiles that are unpacked at a time.
 constexpr uint32_t paired_rows = 32, unpacked_tiles = 4;
-// Beyond this number of rows weights are unpacked to memory.
-constexpr uint32_t max_rows_of_packed = 16;
 
 template <class P>
 uint64_t scratch_of_pairs(uint32_t cols) {
@@ -367,11 +363,13 @@ void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const 
   };
   // rows `row` to `row` + paired_rows - 1 with a tile
   const auto multiply_tile = [&]<class Q>(const Q*, const uint8_t* at, uint32_t t, uint32_t row) {
-    for (uint32_t i = row; i < count && i < row + paired_rows; i += 8)
-      eight_rows_in_pairs<Q>(at, cols, scratch + (i - row) / 2 * x_bytes,
-                             out + uint64_t(i) * stride + t * rows_of_pairs, stride, count - i < 8 ? count - i : 8);
+    const uint32_t rows = count - row < paired_rows ? count - row : paired_rows;
+    for (uint32_t i = 0; i < rows; i += 8)
+      eight_rows_in_pairs<Q>(at, cols, scratch + i / 2 * x_bytes, out + uint64_t(row + i) * stride + t * rows_of_pairs,
+                             stride, rows - i < 8 ? rows - i : 8);
   };
-  if (count <= max_rows_of_packed) {
+  static_assert(P::max_rows_of_packed <= paired_rows);
+  if (count <= P::max_rows_of_packed) {
     pair(0);
     for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t, 0);
     return;
