@@ -158,9 +158,7 @@ const Isa& isa_neon_i8mm() {
       kernels.halves = x;
       isa.tiles[unsigned(format)] = kernels;
     };
-    put_halves(quant::Format::f16, product_of_f16, no_scratch, XKind::f16);
     put_halves(quant::Format::bf16, product_of_bf16, scratch_of_bf16, XKind::bf16);
-    isa.f16_of_row = f16_of_row;
     isa.bf16_of_row = bf16_of_row;
     return isa;
   }();
