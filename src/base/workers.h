@@ -1,6 +1,8 @@
 // Threads that do one thing after another.
 #pragma once
+#include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -13,6 +15,7 @@ namespace heddle {
 class Workers {
  public:
   explicit Workers(size_t threads) : count_(threads) {}
+  size_t threads() const { return count_; }
   ~Workers() {  // does all that it was given
     {
       const std::lock_guard lock(mutex_);
@@ -60,5 +63,18 @@ class Workers {
   size_t busy_ = 0;
   bool ending_ = false;
 };
+
+// memcpy by the caller and its helpers, which must have nothing else to do.
+inline void copy_in_pieces(Workers& helpers, void* to, const void* from, size_t bytes) {
+  constexpr size_t min_piece = 256 << 10;
+  const size_t pieces = std::clamp<size_t>(bytes / min_piece, 1, helpers.threads() + 1);
+  const auto copy = [=](size_t piece) {
+    const size_t first = bytes * piece / pieces, end = bytes * (piece + 1) / pieces;
+    if (first < end) std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first, end - first);
+  };
+  for (size_t piece = 1; piece < pieces; ++piece) helpers.add([=] { copy(piece); });
+  copy(0);
+  helpers.drain();
+}
 
 }  // namespace heddle

@@ -43,7 +43,7 @@ bool has_amx() {
 }
 #elif defined(__aarch64__)
 bool has_dotprod() { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }
-// And products of bf16 and of f16, which all machines with it have.
+// And products of bf16, and of f16 into f32, which all machines with it have.
 bool has_i8mm() {
   constexpr unsigned long matrices = HWCAP2_I8MM | HWCAP2_BF16;
   return has_dotprod() && (getauxval(AT_HWCAP) & HWCAP_ASIMDFHM) && (getauxval(AT_HWCAP2) & matrices) == matrices;

@@ -11,13 +11,13 @@ namespace heddle::cpu {
 
 // How activations are written for the weights they are multiplied with. Integer weights in blocks of 256 values take
 // int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32. F16 and BF16 weights take what
-// the instruction set has products for: the sums of two bf16, 16 bits of each value; bf16; or f16 with a scale.
-enum class XKind : uint8_t { f32, by_32, by_256, two_bf16, bf16, f16 };
+// the instruction set has products for: the sums of two bf16, 16 bits of each value, or bf16.
+enum class XKind : uint8_t { f32, by_32, by_256, two_bf16, bf16 };
 
-// One such row; two_bf16 and bf16 have q alone, f16 has q and d.
+// One such row; two_bf16 and bf16 have q alone.
 struct XRow {
-  const int8_t* q;      // (cols), two bytes each where they are halves; two_bf16: all high parts, then the low parts
-  const float* d;       // a scale for each 32 or 256; f16: one, a power of two
+  const int8_t* q;      // (cols), two bytes each where they are bf16; two_bf16: all high parts, then the low parts
+  const float* d;       // a scale for each 32 or 256
   const int32_t* sums;  // of each 16 of the int8
   // by_256, 48 bytes for each 256: the sums as 64 * high + low, so that mins are multiplied with them in a dot of
   // bytes. Sums of 32: low[8], high[8]; sums of 16: low[16], high[16].
@@ -93,10 +93,9 @@ struct TileKernels {
                uint32_t stride);
   SlabShape slab;
   bool many_packed = false;  // `many` reads a tile as it is packed: no slab is filled
-  // Tiles are packed in pairs of rows. `few` takes any number of rows and fills what it needs itself: the bytes of it.
-  bool pairs = false;
-  XKind halves = XKind::two_bf16;  // what F16 and BF16 take
+  // Set where tiles are packed in pairs of rows: `few` takes any number of rows, with as many bytes of scratch.
   uint64_t (*pairs_scratch)(uint32_t cols) = nullptr;
+  XKind halves = XKind::two_bf16;  // what F16 and BF16 take
 };
 
 struct Isa {
@@ -119,10 +118,9 @@ struct Isa {
 
   void (*quantise_32)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums);
   void (*quantise_256)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split_sums);
-  // Two_bf16, bf16, f16; null where nothing needs them.
+  // two_bf16, bf16; null where nothing needs them
   void (*split_bf16)(const float* x, uint32_t cols, int8_t* to);
   void (*bf16_of_row)(const float* x, uint32_t cols, int8_t* to);
-  void (*f16_of_row)(const float* x, uint32_t cols, int8_t* to, float* d);
   // inner = activation(gate) * up; kind is model::Activation, and xielu the four numbers of model::Xielu, which are
   // read for that kind alone; up may be null
   void (*activate)(uint8_t kind, const float* xielu, const float* gate, const float* up, uint32_t count, float* inner);

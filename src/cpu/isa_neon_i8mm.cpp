@@ -3,7 +3,7 @@
 #if defined(__aarch64__)
 #include <utility>
 
-#include "cpu/kernels/halves.h"
+#include "cpu/kernels/bf16_product.h"
 #include "cpu/kernels/pairs_product.h"
 #include "cpu/kernels/product.h"
 #include "cpu/vectors_neon.h"
@@ -113,14 +113,17 @@ void put(Isa& isa) {
   }
 }
 
+void put_pairs(Isa& isa, quant::Format format, decltype(TileKernels::few) few,
+               decltype(TileKernels::pairs_scratch) scratch) {
+  TileKernels kernels{};
+  kernels.few = few;
+  kernels.max_few = UINT32_MAX;
+  kernels.pairs_scratch = scratch;
+  isa.tiles[unsigned(format)] = kernels;
+}
 template <class P>
 void put_pairs(Isa& isa, quant::Format format) {
-  TileKernels kernels{};
-  kernels.few = product_of_pairs<P>;
-  kernels.max_few = UINT32_MAX;
-  kernels.pairs = true;
-  kernels.pairs_scratch = scratch_of_pairs<P>;
-  isa.tiles[unsigned(format)] = kernels;
+  put_pairs(isa, format, product_of_pairs<P>, scratch_of_pairs<P>);
 }
 
 }  // namespace
@@ -149,16 +152,8 @@ const Isa& isa_neon_i8mm() {
     put_pairs<PairsQ5_k>(isa, quant::Format::q5_k);
     put_pairs<PairsQ6_k>(isa, quant::Format::q6_k);
     put_pairs<PairsIq4_xs>(isa, quant::Format::iq4_xs);
-    const auto put_halves = [&](quant::Format format, auto few, auto scratch, XKind x) {
-      TileKernels kernels{};
-      kernels.few = few;
-      kernels.max_few = UINT32_MAX;
-      kernels.pairs = true;
-      kernels.pairs_scratch = scratch;
-      kernels.halves = x;
-      isa.tiles[unsigned(format)] = kernels;
-    };
-    put_halves(quant::Format::bf16, product_of_bf16, scratch_of_bf16, XKind::bf16);
+    put_pairs(isa, quant::Format::bf16, product_of_bf16, scratch_of_bf16);
+    isa.tiles[unsigned(quant::Format::bf16)].halves = XKind::bf16;
     isa.bf16_of_row = bf16_of_row;
     return isa;
   }();

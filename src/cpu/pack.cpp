@@ -148,8 +148,6 @@ std::vector<Field> fields_of_pairs(Format format) {
       return {{0, 2, 2}, {2, 32, 8}};
     case Format::mxfp4:
       return {{0, 1, 1}, {1, 16, 8}};
-    case Format::f16:
-      return {{0, 64, 2}};
     case Format::bf16:
       return {{0, 64, 8}};
     default:
@@ -205,7 +203,7 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
   to.tile_bytes = matrix.row_bytes() * to.tile_rows;
   if (to.kind == XKind::f32)
     to.data = matrix.data.data();
-  else if (isa.tiles[unsigned(matrix.format)].pairs) {
+  else if (isa.tiles[unsigned(matrix.format)].pairs_scratch) {
     to.pairs = true;
     to.tile_bytes = to.blocks() * pair_block_bytes(matrix.format) * to.tile_rows;
   } else if (const uint32_t bytes = rewritten_bytes(matrix.format))

@@ -140,7 +140,6 @@ uint32_t pair_block_bytes(Format format) {
       return 180;
     case Format::iq4_xs:
       return 138;
-    case Format::f16:
     case Format::bf16:  // 32 values
       return 64;
     default:
@@ -177,7 +176,6 @@ void to_pair_block(Format format, const uint8_t* block, uint8_t* to) {
     case Format::q8_0:
     case Format::iq4_nl:
     case Format::mxfp4:
-    case Format::f16:
     case Format::bf16:
       std::memcpy(to, block, pair_block_bytes(format));
       break;

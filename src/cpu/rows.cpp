@@ -84,12 +84,6 @@ Rows::Rows(uint32_t rows, uint32_t cols, const RowForms& forms) : cols_(cols), f
     q_bf16_ = Pages(uint64_t(rows) * cols * 2);
     for (uint64_t i = 0; i < rows; ++i) bf16_.push_back({bytes(q_bf16_) + i * cols * 2, nullptr, nullptr, nullptr});
   }
-  if (forms.f16) {
-    q_f16_ = Pages(uint64_t(rows) * cols * 2);
-    d_f16_.resize(rows);
-    for (uint64_t i = 0; i < rows; ++i)
-      f16_.push_back({bytes(q_f16_) + i * cols * 2, d_f16_.data() + i, nullptr, nullptr});
-  }
 }
 
 void Rows::finish(uint64_t i, const Isa& isa) {
@@ -105,7 +99,6 @@ void Rows::finish(uint64_t i, const Isa& isa) {
   }
   if (!two_bf16_.empty()) isa.split_bf16(row(i), cols_, bytes(q_two_bf16_) + i * cols_ * 4);
   if (!bf16_.empty()) isa.bf16_of_row(row(i), cols_, bytes(q_bf16_) + i * cols_ * 2);
-  if (!f16_.empty()) isa.f16_of_row(row(i), cols_, bytes(q_f16_) + i * cols_ * 2, d_f16_.data() + i);
 }
 
 void GatheredRows::add(const Rows& rows, uint64_t index) {
@@ -114,7 +107,6 @@ void GatheredRows::add(const Rows& rows, uint64_t index) {
   if (!rows.by_256_.empty()) by_256_.push_back(rows.by_256_[index]);
   if (!rows.two_bf16_.empty()) two_bf16_.push_back(rows.two_bf16_[index]);
   if (!rows.bf16_.empty()) bf16_.push_back(rows.bf16_[index]);
-  if (!rows.f16_.empty()) f16_.push_back(rows.f16_[index]);
 }
 
 void GatheredRows::clear() {
@@ -123,7 +115,6 @@ void GatheredRows::clear() {
   by_256_.clear();
   two_bf16_.clear();
   bf16_.clear();
-  f16_.clear();
 }
 
 }  // namespace heddle::cpu

@@ -55,7 +55,7 @@ struct KvStaging {
     bool wide = true;  // all are multiples of 16
   };
   std::array<Places, 3> places;
-  Workers helpers{3};  // with the copies between them and other memory
+  Workers helpers{3};  // copy between them and other memory: one thread is slower than the bus
 };
 
 class Gpu : public model::Backend {

@@ -13,21 +13,6 @@ using model::KvPart;
 // Copies of several places are in flight at once: 8 of an 8B model's blocks of 32 tokens are 33 MB.
 constexpr size_t staging_slots = 8;
 
-// One thread copies slower than the bus.
-constexpr uint64_t min_piece = 256 << 10;
-constexpr uint64_t max_pieces = 4;
-
-void copy_by_several(Workers& helpers, void* to, const void* from, uint64_t bytes) {
-  const uint64_t pieces = std::clamp<uint64_t>(bytes / min_piece, 1, max_pieces);
-  const auto copy = [=](uint64_t piece) {
-    const uint64_t first = bytes * piece / pieces, end = bytes * (piece + 1) / pieces;
-    std::memcpy(static_cast<uint8_t*>(to) + first, static_cast<const uint8_t*>(from) + first, end - first);
-  };
-  for (uint64_t piece = 1; piece < pieces; ++piece) helpers.add([=] { copy(piece); });
-  copy(0);
-  if (pieces > 1) helpers.drain();
-}
-
 }  // namespace
 
 void Gpu::each_kv_part(model::KvPlace place, auto&& f) const {
@@ -96,8 +81,8 @@ void Gpu::read_kv(std::span<const model::KvRead> reads) {
     }
     stream_.synchronize();
     for (size_t i = 0; i < at_once.size(); ++i)
-      copy_by_several(kv_staging_.helpers, at_once[i].to.data(), kv_staging_.slots[i].pinned.data(),
-                      at_once[i].to.size());
+      copy_in_pieces(kv_staging_.helpers, at_once[i].to.data(), kv_staging_.slots[i].pinned.data(),
+                     at_once[i].to.size());
   }
 }
 
@@ -106,7 +91,7 @@ void Gpu::write_kv(model::KvPlace place, std::span<const uint8_t> bytes) {
   run_stretch();
   auto& [pinned, copied] = kv_staging_.slots[kv_staging_.next++ % kv_staging_slots()];
   copied.synchronize();
-  copy_by_several(kv_staging_.helpers, pinned.data(), bytes.data(), bytes.size());
+  copy_in_pieces(kv_staging_.helpers, pinned.data(), bytes.data(), bytes.size());
   move_kv(place, pinned.data(), false);
   copied.record(stream_);
 }

@@ -29,8 +29,8 @@ class PartMemory {
 
   const uint64_t capacity_;
   mutable std::mutex mutex_;
-  uint64_t used_ = 0, kept_ = 0;                                    // bytes
-  std::unordered_map<uint64_t, std::vector<uint8_t*>> spare_ = {};  // by size
+  uint64_t used_ = 0, kept_ = 0;                               // bytes
+  std::unordered_map<uint64_t, std::vector<uint8_t*>> spare_;  // by size
 };
 
 }  // namespace heddle::tiers

@@ -6,10 +6,10 @@
 //                                             of the tree
 // ranks_on_gpu [--gpus 0,0] file MODEL [N]    a model beside one GPU: logits of a prompt, and N greedy tokens
 // --sums own|nccl: one way of summing for models and files; --experts: whole experts by rank
-// --threads: ranks as threads of one process; --exact: activations are not quantised
+// --exact: activations are not quantised
 //
-// A GPU may be named several times: its processes take turns, which is right and slow; threads run at the same time,
-// but NCCL does not take them. Exits 0 if all is right, 1 if not, 2 if it cannot be tried.
+// A GPU may be named several times: its processes take turns, which is right and slow. Exits 0 if all is right, 1 if
+// not, 2 if it cannot be tried.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,6 @@
 #include <cstdlib>
 #include <random>
 #include <set>
-#include <thread>
 
 #include "base/error.h"
 #include "cpu/cpu.h"
@@ -35,7 +34,6 @@
 #include "ranks/shared_memory.h"
 #include "tests/model/fixture.h"
 #include "tests/support/closeness.h"
-#include "tests/support/ranks_in_memory.h"
 
 namespace heddle::test {
 namespace {
@@ -49,7 +47,7 @@ struct RanksToTry {
   std::string what = "sums";
   std::vector<std::string> names;
   RankOptions::Sums sums = RankOptions::Sums::automatic;
-  bool experts = false, threads = false, exact = false;
+  bool experts = false, exact = false;
 };
 
 void say(const model::Collective& group, const std::string& line) {
@@ -58,7 +56,6 @@ void say(const model::Collective& group, const std::string& line) {
   std::fflush(stdout);
 }
 
-// What loads kernels waits for all that runs on the device, so ranks that are threads load theirs before any runs.
 void wait_for_all(model::Collective& group) {
   float nothing = 0;
   group.sum({&nothing, 1});
@@ -112,7 +109,6 @@ bool check_sums(SumsOfRank& rank, const cuda::Context& context, uint32_t launche
     }
     rank.recorder.begin();
     rank.sums.sum(rank.recorder, values.address(), count);
-    wait_for_all(rank.group);
     rank.recorder.plan.run(rank.stream);
     rank.stream.synchronize();
     expect_alive(rank.sums);
@@ -137,11 +133,8 @@ double time_of(SumsOfRank& rank, const cuda::Context& context, uint64_t bytes) {
   values.fill(0);
   rank.recorder.begin();
   for (uint32_t i = 0; i < in_graph; ++i) rank.sums.sum(rank.recorder, values.address(), bytes / 4);
-  wait_for_all(rank.group);
   rank.recorder.plan.run(rank.stream);
-  rank.stream.synchronize();
   cuda::Graph graph = rank.recorder.plan.graph(context);
-  wait_for_all(rank.group);
   graph.launch(rank.stream);
   rank.stream.synchronize();
   wait_for_all(rank.group);
@@ -159,10 +152,9 @@ bool try_sums(const RanksToTry& how, model::Collective& group, const cuda::Conte
   std::optional<SumsOfRank> own, by_nccl;
   own.emplace(context, group, RankOptions::Sums::own);
   bool good = check_sums(*own, context, launches, true);
-  if (how.threads) say(group, "no NCCL: it takes no two ranks of one process on a GPU");
   try {
-    if (!how.threads) by_nccl.emplace(context, group, RankOptions::Sums::nccl);
-    if (by_nccl) good = check_sums(*by_nccl, context, std::min(launches, 50u), false) && good;
+    by_nccl.emplace(context, group, RankOptions::Sums::nccl);
+    good = check_sums(*by_nccl, context, std::min(launches, 50u), false) && good;
   } catch (const Error& error) {
     say(group, fmt::format("no NCCL: {}", error.what()));
   }
@@ -299,7 +291,7 @@ bool try_file(const RanksToTry& how, model::Collective& group) {
 // --- processes ------------------------------------------------------------------------------------------------------
 bool run_rank(const RanksToTry& how, model::Collective& group) {
   const bool shared = std::set(how.gpus.begin(), how.gpus.end()).size() < how.gpus.size();
-  if (shared && !how.threads) {  // NCCL takes no two ranks on one GPU unless they seem to be on different machines
+  if (shared) {  // NCCL takes no two ranks on one GPU unless they seem to be on different machines
     setenv("NCCL_HOSTID", fmt::format("rank{}", group.rank()).c_str(), 0);
     setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     setenv("NCCL_IB_DISABLE", "1", 0);
@@ -324,8 +316,6 @@ RanksToTry parse(const std::vector<std::string>& args) {
         how.gpus.push_back(uint32_t(std::stoul(list.substr(at, end - at))));
     } else if (args[i] == "--sums") {
       how.sums = args.at(++i) == "own" ? RankOptions::Sums::own : RankOptions::Sums::nccl;
-    } else if (args[i] == "--threads") {
-      how.threads = true;
     } else if (args[i] == "--exact") {
       how.exact = true;
     } else if (args[i] == "--experts") {
@@ -340,25 +330,6 @@ RanksToTry parse(const std::vector<std::string>& args) {
     how.names.assign(rest.begin() + 1, rest.end());
   }
   return how;
-}
-
-int run_threads(const RanksToTry& how) {
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // the first launch of a kernel must not wait for one that waits for it
-  Meeting meeting(uint32_t(how.gpus.size()));
-  std::vector<int> statuses(meeting.ranks(), 2);
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < meeting.ranks(); ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        CollectiveInMemory group(meeting, rank);
-        statuses[rank] = run_rank(how, group) ? 0 : 1;
-      } catch (const std::exception& error) {
-        fmt::print(stderr, "rank {}: {}\n", rank, error.what());
-        meeting.fail();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return *std::max_element(statuses.begin(), statuses.end());
 }
 
 // The processes begin before anything asks for a GPU: a driver does not survive a fork.
@@ -401,8 +372,7 @@ int run_processes(const RanksToTry& how) {
 
 int main(int count, char** args) {
   try {
-    const heddle::test::RanksToTry how = heddle::test::parse({args + 1, args + count});
-    return how.threads ? heddle::test::run_threads(how) : heddle::test::run_processes(how);
+    return heddle::test::run_processes(heddle::test::parse({args + 1, args + count}));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;

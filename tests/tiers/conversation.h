@@ -1,4 +1,4 @@
-// A conversation of two turns with a model, whose blocks do not stay in the cache.
+// A conversation of two turns. Between them its blocks are evicted from the KV cache.
 #pragma once
 #include <gtest/gtest.h>
 

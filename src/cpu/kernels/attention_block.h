@@ -53,7 +53,7 @@ struct PlainColumns {
 
 template <class V, class T>
 struct PlainBlock {
-  static constexpr uint32_t group = ~0u;            // dimensions whose keys are read together
+  static constexpr uint32_t group = ~0u;            // dimensions that share a scale; here: none has one
   static constexpr bool any_size = sizeof(T) == 4;  // values need not be a multiple of 16
   const AttendHead& head;
   const T *all_keys, *all_values;          // (head, stride), (tokens, value_head)

@@ -1,5 +1,5 @@
-// Formats whose tiles are packed for smmla, which multiplies two rows of eight values with two others: a vector has
-// eight values of two weight rows, and a tile of eight rows four of them. cpu/pack_pairs.cpp writes these tiles.
+// Tiles for smmla, which multiplies a 2x8 by an 8x2 matrix of int8. A vector holds eight values of each of two weight
+// rows, so a tile of eight rows has four such pairs. cpu/pack_pairs.cpp writes them.
 //
 // Weights come in sets: some vectors that are packed together. weights<i>(at, set, p) is vector i of a set, values
 // 8 i to 8 i + 7 of the rows 2 p and 2 p + 1, times 2^shift. scale<n>(at, g, p) is the scale of group g (of n == 2: and

@@ -277,9 +277,9 @@ void one_row_of_pairs(const uint8_t* at, uint32_t cols, const uint8_t* row, cons
   store(out + 4, sum[1]);
 }
 
-// A row alone with nibbles whose groups take turns, low and high: both places are used at once. With l and h the
-// nibbles of a byte, l x0 is wanted, and 16 h x1, which is (l + 16 h) x1 less l x1: so one operation unpacks two
-// groups.
+// x for one row of activations and weights in nibbles, where a byte has a value of one group (low nibble l) and one of
+// the next (high nibble h). One row needs only half of smmla's result, so the other half takes the second group: with
+// x0 of the first group and x1 of the second, l x0 and 16 h x1 = (l + 16 h) x1 - l x1 come from one unpacking.
 void write_one_x_of_nibbles(const XRow& x, uint32_t cols, uint8_t* to) {
   for (uint32_t c = 0; c < cols; c += 64)
     for (uint32_t i = 0; i < 32; i += 8, to += 16) {

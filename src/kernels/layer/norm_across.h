@@ -1,5 +1,5 @@
-// RMSNorm of rows whose values lie on several ranks: `rank_squares` adds up the squares of this rank's values, and when
-// these are summed over the ranks, `norm_across` normalises the values.
+// RMSNorm of rows that are divided among ranks. `rank_squares` computes the sum of squares of this rank's part; after
+// an all-reduce of these sums `norm_across` normalises the part.
 #pragma once
 #include <compare>
 

@@ -16,8 +16,6 @@ void bf16_of_row(const float* x, uint32_t cols, int8_t* to) {
   }
 }
 
-constexpr int rows_of_halves = 8;
-
 // Two pairs of weight rows from `first` on with xp pairs of rows of x, which lie 4 * cols bytes apart, four values of
 // each row of a pair in turn.
 template <int wp, int xp>
@@ -61,18 +59,18 @@ uint64_t scratch_of_bf16(uint32_t cols) { return paired_rows_of_bf16 * 2 * uint6
 
 void product_of_bf16(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
                      uint8_t* scratch) {
-  const uint32_t stride = tiles * rows_of_halves;
+  const uint32_t stride = tiles * rows_of_pairs;
   for (uint32_t row = 0; row < count; row += paired_rows_of_bf16) {
     const uint32_t rows = count - row < paired_rows_of_bf16 ? count - row : paired_rows_of_bf16;
     for (uint32_t i = 0; i < rows; i += 2)
       write_pair(xs[row + i].q, xs[row + (i + 1 < rows ? i + 1 : i)].q, 2 * uint64_t(cols),
                  scratch + i * 2 * uint64_t(cols));
     for (uint32_t t = 0; t < tiles; ++t) {
-      const uint8_t* at = tile + t * 2 * rows_of_halves * uint64_t(cols);
+      const uint8_t* at = tile + t * 2 * rows_of_pairs * uint64_t(cols);
       for (uint32_t i = 0; i < rows; i += 8) {
         const uint32_t some = rows - i < 8 ? rows - i : 8;
         const uint8_t* x = scratch + i * 2 * uint64_t(cols);
-        float* const here = out + uint64_t(row + i) * stride + t * rows_of_halves;
+        float* const here = out + uint64_t(row + i) * stride + t * rows_of_pairs;
         if (some <= 2)
           bf16_pairs<4, 1>(at, cols, 0, x, here, stride, some);
         else
