@@ -32,12 +32,17 @@ bool has_avx512_vnni() {
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vnni");
 }
-// Tiles of bytes and of bf16, and vectors of bf16. A process must ask the system for the registers of tiles.
+bool has_leaf_7_1(unsigned bit) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << bit);
+}
+bool has_avx_vnni() { return has_avx2() && has_leaf_7_1(4); }
+bool has_avx512_bf16() { return has_avx512_vnni() && has_leaf_7_1(5); }
+// Tiles of bytes and of bf16. A process must ask the system for the registers of tiles.
 bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned tiles = 1u << 24 | 1u << 25 | 1u << 22, vectors = 1u << 5;
-  if (!has_avx512_vnni() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tiles) != tiles) return false;
-  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & vectors)) return false;
+  constexpr unsigned tiles = 1u << 24 | 1u << 25 | 1u << 22;
+  if (!has_avx512_bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & tiles) != tiles) return false;
   constexpr int ask_for_permission = 0x1023, tile_data = 18;
   return syscall(SYS_arch_prctl, ask_for_permission, tile_data) == 0;
 }
@@ -60,7 +65,9 @@ struct Known {
 constexpr Known known[] = {
 #if defined(__x86_64__)
     {"avx512-amx", has_amx, isa_avx512_amx},
+    {"avx512-bf16", has_avx512_bf16, isa_avx512_bf16},
     {"avx512-vnni", has_avx512_vnni, isa_avx512_vnni},
+    {"avx-vnni", has_avx_vnni, isa_avx_vnni},
     {"avx2", has_avx2, isa_avx2},
 #elif defined(__aarch64__)
     {"neon-i8mm", has_i8mm, isa_neon_i8mm},

@@ -11,12 +11,12 @@ namespace heddle::cpu {
 
 // How activations are written for the weights they are multiplied with. Integer weights in blocks of 256 values take
 // int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32. F16 and BF16 weights take what
-// the instruction set has products for: the sums of two bf16, 16 bits of each value, or bf16.
-enum class XKind : uint8_t { f32, by_32, by_256, two_bf16, bf16 };
+// the instruction set has products for: bf16.
+enum class XKind : uint8_t { f32, by_32, by_256, bf16 };
 
-// One such row; two_bf16 and bf16 have q alone.
+// One such row; bf16 has q alone.
 struct XRow {
-  const int8_t* q;      // (cols), two bytes each where they are bf16; two_bf16: all high parts, then the low parts
+  const int8_t* q;      // (cols), two bytes each where they are bf16
   const float* d;       // a scale for each 32 or 256
   const int32_t* sums;  // of each 16 of the int8
   // by_256, 48 bytes for each 256: the sums as 64 * high + low, so that mins are multiplied with them in a dot of
@@ -95,7 +95,6 @@ struct TileKernels {
   bool many_packed = false;  // `many` reads a tile as it is packed: no slab is filled
   // Set where tiles are packed in pairs of rows: `few` takes any number of rows, with as many bytes of scratch.
   uint64_t (*pairs_scratch)(uint32_t cols) = nullptr;
-  XKind halves = XKind::two_bf16;  // what F16 and BF16 take
 };
 
 struct Isa {
@@ -118,8 +117,7 @@ struct Isa {
 
   void (*quantise_32)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums);
   void (*quantise_256)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums, int8_t* split_sums);
-  // two_bf16, bf16; null where nothing needs them
-  void (*split_bf16)(const float* x, uint32_t cols, int8_t* to);
+  // null where no format takes bf16
   void (*bf16_of_row)(const float* x, uint32_t cols, int8_t* to);
   // inner = activation(gate) * up; kind is model::Activation, and xielu the four numbers of model::Xielu, which are
   // read for that kind alone; up may be null
@@ -152,7 +150,9 @@ const Isa& isa_plain();
 const Isa& isa_neon_dotprod();
 const Isa& isa_neon_i8mm();
 const Isa& isa_avx2();
+const Isa& isa_avx_vnni();
 const Isa& isa_avx512_vnni();
+const Isa& isa_avx512_bf16();
 const Isa& isa_avx512_amx();
 
 // "auto": the best one. Throws an Error that names the instruction sets of this machine.

@@ -1,13 +1,13 @@
 // x86-64 with AMX: many rows. A tile register multiplies 16 rows of x with the 16 weight rows of a slab, 64 bytes at a
 // time; everything else is as with AVX-512. Where groups of a block have scales, the scales go into the weights: their
 // products are split into bytes, weight * scale = 128 * high + low, so that a whole block is summed before it leaves
-// the register. Halves are multiplied as bf16: an f16 is the sum of two of them, and so is x, but for its last bits.
+// the register.
 #if defined(__x86_64__)
 #include <cstring>
 #include <utility>
 
+#include "cpu/kernels/bf16_x86.h"
 #include "cpu/kernels/product.h"
-#include "cpu/vectors_zmm.h"
 
 namespace heddle::cpu {
 namespace {
@@ -15,8 +15,7 @@ namespace {
 static_assert(tile_rows<Zmm> == 16);
 constexpr uint32_t rows_of_register = 16;
 
-// The registers: 0 to 3 for sums; of bytes, 4 for rows of x, 5 and 6 for weights; of bf16, 4 and 5 for rows of x, 6 and
-// 7 for weights. (Their numbers must be literals.)
+// The registers: 0 to 3 for sums, 4 and 5 for rows of x, 6 and 7 for weights. (Their numbers must be literals.)
 struct Registers {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t columns[16] = {};  // in bytes
@@ -24,19 +23,26 @@ struct Registers {
 };
 static_assert(sizeof(Registers) == 64);
 
-// For `values` bytes of each row at a time. The registers are never released: both take longer than a small product,
-// and the system releases those of a core that goes to sleep.
-void configure(uint32_t values) {
-  thread_local uint32_t configured = 0;
-  if (std::exchange(configured, values) == values) return;
+// What the registers hold: `values` bytes of each row of x at a time, and the rows of registers 4 and 5.
+struct Use {
+  uint32_t values = 64, first = rows_of_register, second = rows_of_register;
+  bool operator==(const Use&) const = default;
+};
+
+// The registers are never released: both take longer than a small product, and the system releases those of a core that
+// goes to sleep.
+void configure(Use use) {
+  thread_local Use configured{.values = 0};
+  if (std::exchange(configured, use) == use) return;
   alignas(64) Registers set;
   const auto shape = [&](int index, uint32_t rows, uint32_t columns) {
     set.rows[index] = uint8_t(rows);
     set.columns[index] = uint16_t(columns);
   };
-  for (const int sum : {0, 1, 2, 3}) shape(sum, rows_of_register, 64);
-  shape(4, rows_of_register, values);
-  for (const int weights : {5, 6, 7}) shape(weights, values / 4, 64);
+  for (const int sum : {0, 1, 2, 3}) shape(sum, sum % 2 == 0 ? use.first : use.second, 64);
+  shape(4, use.first, use.values);
+  shape(5, use.second, use.values);
+  for (const int weights : {6, 7}) shape(weights, use.values / 4, 64);
   asm volatile("" ::: "memory");  // the intrinsic declares a read of 8 bytes only
   _tile_loadconfig(&set);
 }
@@ -98,17 +104,17 @@ HEDDLE_INLINE void multiply_block(const uint8_t* at, uint32_t b, RowsOfX& x, Sum
   }
   for (uint32_t k = 0; k < S::values; k += step) {
     _tile_loadd(4, x.at(b * S::values + k, step), x.stride());
-    _tile_loadd(5, at + bytes_before<S> + k * rows_of_register, 64);
+    _tile_loadd(6, at + bytes_before<S> + k * rows_of_register, 64);
     if constexpr (odd)
-      _tile_dpbssd(2, 4, 5);
+      _tile_dpbssd(2, 4, 6);
     else
-      _tile_dpbssd(0, 4, 5);
+      _tile_dpbssd(0, 4, 6);
     if constexpr (S::groups > 1) {
-      _tile_loadd(6, at + plane + k * rows_of_register, 64);
+      _tile_loadd(7, at + plane + k * rows_of_register, 64);
       if constexpr (odd)
-        _tile_dpbssd(3, 4, 6);
+        _tile_dpbssd(3, 4, 7);
       else
-        _tile_dpbssd(1, 4, 6);
+        _tile_dpbssd(1, 4, 7);
     }
   }
   if constexpr (odd) {
@@ -157,7 +163,7 @@ void sixteen_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, 
 template <class S>
 void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
                             uint32_t stride) {
-  configure(S::groups > 1 ? 64 : S::values);
+  configure({.values = S::groups > 1 ? 64u : uint32_t(S::values)});
   uint32_t first = 0;
   for (; first + rows_of_register <= count; first += rows_of_register)
     sixteen_rows<S>(slab, cols, xs + first, out + first * stride, stride);
@@ -171,91 +177,72 @@ void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow*
   }
 }
 
-// 16 or 32 rows of bf16 with a tile, 32 values of each at a time. `parts`: of a weight. The products of high parts and
-// the others are summed apart: so the chain of sums is shorter, and the small ones lose nothing.
-template <int parts, bool twice>
-HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
-  RowsOfX first(xs), second(xs + (twice ? rows_of_register : 0));
+// One or two tiles of BF16 with up to 32 rows of x that lie `x_stride` bytes apart; `second`: there are more than 16.
+template <bool second, bool two_tiles>
+HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const int8_t* x, int64_t x_stride, float* out,
+                                 uint32_t stride) {
+  const uint64_t tile_bytes = 32 * uint64_t(cols);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (uint32_t column = 0; column < 2 * cols; column += 64, at += 1024 * parts) {
+  for (uint32_t c = 0; c < cols; c += 32, at += 1024) {
+    prefetch<Zmm, 1024>(at);
     _tile_loadd(6, at, 64);
-    _tile_loadd(4, first.at(column, 64), first.stride());
+    _tile_loadd(4, x + 2 * c, x_stride);
     _tile_dpbf16ps(0, 4, 6);
-    if constexpr (twice) {
-      _tile_loadd(5, second.at(column, 64), second.stride());
+    if constexpr (second) {
+      _tile_loadd(5, x + rows_of_register * x_stride + 2 * c, x_stride);
       _tile_dpbf16ps(1, 5, 6);
     }
-    if constexpr (parts == 2) {
-      _tile_loadd(7, at + 1024, 64);
+    if constexpr (two_tiles) {
+      prefetch<Zmm, 1024>(at + tile_bytes);
+      _tile_loadd(7, at + tile_bytes, 64);
       _tile_dpbf16ps(2, 4, 7);
-      if constexpr (twice) _tile_dpbf16ps(3, 5, 7);
-    }
-    _tile_loadd(4, first.at(2 * cols + column, 64), first.stride());
-    _tile_dpbf16ps(2, 4, 6);
-    if constexpr (twice) {
-      _tile_loadd(5, second.at(2 * cols + column, 64), second.stride());
-      _tile_dpbf16ps(3, 5, 6);
+      if constexpr (second) _tile_dpbf16ps(3, 5, 7);
     }
   }
-  alignas(64) float sums[4][rows_of_register][16];
-  _tile_stored(0, sums[0], 64);
-  _tile_stored(2, sums[2], 64);
-  if constexpr (twice) {
-    _tile_stored(1, sums[1], 64);
-    _tile_stored(3, sums[3], 64);
-  }
-  for (uint32_t i = 0; i < (twice ? 2 : 1) * rows_of_register; ++i) {
-    const uint32_t half = i / rows_of_register, row = i % rows_of_register;
-    store(out + i * stride, load<Zmm::F>(sums[half][row]) + load<Zmm::F>(sums[2 + half][row]));
-  }
+  const int64_t out_bytes = int64_t(stride) * 4;
+  float* const behind = out + rows_of_register * stride;
+  _tile_stored(0, out, out_bytes);
+  if constexpr (second) _tile_stored(1, behind, out_bytes);
+  if constexpr (two_tiles) _tile_stored(2, out + 16, out_bytes);
+  if constexpr (two_tiles && second) _tile_stored(3, behind + 16, out_bytes);
 }
 
-template <int parts>
-void many_rows_of_bf16(const uint8_t* slab, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
-                       uint32_t stride) {
+// Any number of rows: a row's sums have one order. Rows that do not lie evenly are copied to `scratch`.
+void rows_of_bf16(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
+                  uint8_t* scratch) {
   constexpr uint32_t most = 2 * rows_of_register;
-  configure(64);
-  uint32_t first = 0;
-  for (; first + most <= count; first += most)
-    multiply_bf16<parts, true>(slab, cols, xs + first, out + first * stride, stride);
-  if (const uint32_t left = count - first; left > 0) {
-    XRow rest[most];  // padded with the last one
-    float values[most * 16];
-    for (uint32_t i = 0; i < most; ++i) rest[i] = xs[first + (i < left ? i : left - 1)];
-    if (left > rows_of_register)
-      multiply_bf16<parts, true>(slab, cols, rest, values, 16);
-    else
-      multiply_bf16<parts, false>(slab, cols, rest, values, 16);
-    for (uint32_t i = 0; i < left; ++i) std::memcpy(out + (first + i) * stride, values + i * 16, 16 * sizeof(float));
+  const uint32_t stride = tiles * 16;
+  const uint64_t tile_bytes = 32 * uint64_t(cols);
+  for (uint32_t row = 0; row < count; row += most) {
+    const uint32_t rows = count - row < most ? count - row : most;
+    const int8_t* x = xs[row].q;
+    int64_t x_stride = rows > 1 ? xs[row + 1].q - x : 0;
+    bool even = true;
+    for (uint32_t i = 1; i < rows; ++i) even = even && xs[row + i].q - xs[row + i - 1].q == x_stride;
+    if (!even) {
+      x = reinterpret_cast<const int8_t*>(scratch);
+      x_stride = 2 * int64_t(cols) + 64;
+      for (uint32_t i = 0; i < rows; ++i) std::memcpy(scratch + i * x_stride, xs[row + i].q, 2 * cols);
+    }
+    const uint32_t second = rows > rows_of_register ? rows - rows_of_register : 0;
+    configure({64, rows - second, second ? second : rows_of_register});
+    asm volatile("" ::: "memory");  // the intrinsics declare no read
+    for (uint32_t t = 0; t < tiles; t += 2) {
+      const uint8_t* at = tile + t * tile_bytes;
+      float* const to = out + uint64_t(row) * stride + t * 16;
+      if (t + 1 < tiles)
+        second ? multiply_bf16<true, true>(at, cols, x, x_stride, to, stride)
+               : multiply_bf16<false, true>(at, cols, x, x_stride, to, stride);
+      else
+        second ? multiply_bf16<true, false>(at, cols, x, x_stride, to, stride)
+               : multiply_bf16<false, false>(at, cols, x, x_stride, to, stride);
+    }
+    asm volatile("" ::: "memory");  // nor a write
   }
 }
-
-// 32 values as the sums of two bf16.
-HEDDLE_INLINE void store_two_bf16(__m512 a, __m512 b, void* high, void* low) {
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
-  const auto f32 = [](__m256i bf16) { return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bf16), 16); };
-  const __m512 rest_a = _mm512_sub_ps(a, f32(_mm512_castsi512_si256(both)));
-  const __m512 rest_b = _mm512_sub_ps(b, f32(_mm512_extracti64x4_epi64(both, 1)));
-  store(high, both);
-  store(low, (__m512i)_mm512_cvtne2ps_pbh(rest_b, rest_a));
-}
-
-void split_bf16(const float* x, uint32_t cols, int8_t* to) {
-  for (uint32_t c = 0; c < cols; c += 32)
-    store_two_bf16(load<__m512>(x + c), load<__m512>(x + c + 16), to + 2 * c, to + 2 * (cols + c));
-}
-
-// A tile of f16: for each 32 values of its rows, the high parts and the low parts.
-void fill_two_bf16(const uint8_t* tile, uint32_t cols, uint8_t* slab) {
-  for (uint32_t block = 0; block < cols / 32; ++block, slab += 1024)
-    for (uint32_t i = 0; i < 16; ++i, tile += 64, slab += 64)
-      store_two_bf16(_mm512_cvtph_ps(load<__m256i>(tile)), _mm512_cvtph_ps(load<__m256i>(tile + 32)), slab,
-                     slab + 1024);
-}
-void copy_tile(const uint8_t* tile, uint32_t cols, uint8_t* slab) { std::memcpy(slab, tile, cols * 32); }
 
 // Subtracts the offset: the bytes become signed.
 void make_signed(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
@@ -291,7 +278,6 @@ void split(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
 }
 
 void arrange(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
-  if (shape.group == 0) return;  // bf16
   if (shape.has_groups())
     split(slab, shape, cols);
   else if (shape.offset != 0)
@@ -312,7 +298,7 @@ void put(Isa& isa) {
 
 const Isa& isa_avx512_amx() {
   static const Isa all = [] {
-    Isa isa = isa_avx512_vnni();
+    Isa isa = isa_avx512_bf16();
     isa.name = "avx512-amx";
     isa.arrange = arrange;
     for (TileKernels& kernels : isa.tiles) kernels.many = nullptr;
@@ -326,14 +312,8 @@ const Isa& isa_avx512_amx() {
     TileKernels& q8_0 = isa.tiles[unsigned(quant::Format::q8_0)];
     q8_0.many = many_rows_in_registers<PackedQ8_0>;
     q8_0.many_packed = true;
-    // All numbers of rows take the same way: the sums of a tile register have an order of their own.
-    const auto halves = [](uint32_t parts) {
-      return SlabShape{
-          .values = 32, .group = 0, .mins = Mins::none, .is_signed = true, .offset = 0, .bytes = 64 * parts};
-    };
-    isa.tiles[unsigned(quant::Format::f16)] = {nullptr, 0, fill_two_bf16, many_rows_of_bf16<2>, halves(2)};
-    isa.tiles[unsigned(quant::Format::bf16)] = {nullptr, 0, copy_tile, many_rows_of_bf16<1>, halves(1), true};
-    isa.split_bf16 = split_bf16;
+    q8_0.max_few = 8;
+    put_bf16(isa, rows_of_bf16);
     return isa;
   }();
   return all;

@@ -153,7 +153,6 @@ const Isa& isa_neon_i8mm() {
     put_pairs<PairsQ6_k>(isa, quant::Format::q6_k);
     put_pairs<PairsIq4_xs>(isa, quant::Format::iq4_xs);
     put_pairs(isa, quant::Format::bf16, product_of_bf16, scratch_of_bf16);
-    isa.tiles[unsigned(quant::Format::bf16)].halves = XKind::bf16;
     isa.bf16_of_row = bf16_of_row;
     return isa;
   }();

@@ -189,7 +189,7 @@ void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32
 
 XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact) {
   if (exact || !isa.tiles[unsigned(format)] || cols % pack_values(format) != 0) return XKind::f32;
-  if (format == Format::f16 || format == Format::bf16) return isa.tiles[unsigned(format)].halves;
+  if (format == Format::f16 || format == Format::bf16) return XKind::bf16;
   return quant::block_values(format) == 256 ? XKind::by_256 : XKind::by_32;
 }
 

@@ -48,7 +48,7 @@ void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float
   const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
   const SlabShape& shape = kernels.slab;
   const uint32_t rows = isa.tile_rows, r = uint32_t(row % rows), cols = uint32_t(weights.cols);
-  if (weights.kind == XKind::two_bf16) {
+  if (weights.kind == XKind::bf16) {
     const uint8_t* at = weights.data + row / rows * weights.tile_bytes + r * 4;
     for (uint32_t c = 0; c < cols; c += 2, at += rows * 4) quant::decode(weights.format, at, 2, out + c);
     return;

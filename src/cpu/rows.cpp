@@ -8,6 +8,9 @@ namespace {
 
 int8_t* bytes(const Pages& pages) { return reinterpret_cast<int8_t*>(pages.data()); }
 
+// A cache line lies between rows: rows of a power of two would share a few places of the first cache.
+uint64_t stride(uint64_t row_bytes) { return row_bytes + 64; }
+
 }  // namespace
 
 RowSizes::RowSizes(const model::Model& model) {
@@ -59,53 +62,48 @@ Rows::Rows(uint32_t rows, uint32_t cols, const RowForms& forms) : cols_(cols), f
   for (uint64_t i = 0; i < rows; ++i) pointers_.push_back(row(i));
   if (forms.by_32) {
     const uint64_t blocks = cols / 32;
-    q_32_ = Pages(uint64_t(rows) * cols);
+    q_32_ = Pages(rows * stride(cols));
     d_32_.resize(rows * blocks);
     sums_32_.resize(rows * blocks * 2);
     for (uint64_t i = 0; i < rows; ++i)
-      by_32_.push_back({bytes(q_32_) + i * cols, d_32_.data() + i * blocks, sums_32_.data() + i * blocks * 2, nullptr});
+      by_32_.push_back(
+          {bytes(q_32_) + i * stride(cols), d_32_.data() + i * blocks, sums_32_.data() + i * blocks * 2, nullptr});
   }
   if (forms.by_256) {
     const uint64_t blocks = cols / 256;
-    q_256_ = Pages(uint64_t(rows) * cols);
+    q_256_ = Pages(rows * stride(cols));
     d_256_.resize(rows * blocks);
     sums_256_.resize(rows * blocks * 16);
     split_sums_.resize(rows * blocks * 48);
     for (uint64_t i = 0; i < rows; ++i)
-      by_256_.push_back({bytes(q_256_) + i * cols, d_256_.data() + i * blocks, sums_256_.data() + i * blocks * 16,
-                         split_sums_.data() + i * blocks * 48});
-  }
-  if (forms.two_bf16) {
-    q_two_bf16_ = Pages(uint64_t(rows) * cols * 4);
-    for (uint64_t i = 0; i < rows; ++i)
-      two_bf16_.push_back({bytes(q_two_bf16_) + i * cols * 4, nullptr, nullptr, nullptr});
+      by_256_.push_back({bytes(q_256_) + i * stride(cols), d_256_.data() + i * blocks,
+                         sums_256_.data() + i * blocks * 16, split_sums_.data() + i * blocks * 48});
   }
   if (forms.bf16) {
-    q_bf16_ = Pages(uint64_t(rows) * cols * 2);
-    for (uint64_t i = 0; i < rows; ++i) bf16_.push_back({bytes(q_bf16_) + i * cols * 2, nullptr, nullptr, nullptr});
+    q_bf16_ = Pages(rows * stride(2 * uint64_t(cols)));
+    for (uint64_t i = 0; i < rows; ++i)
+      bf16_.push_back({bytes(q_bf16_) + i * stride(2 * uint64_t(cols)), nullptr, nullptr, nullptr});
   }
 }
 
 void Rows::finish(uint64_t i, const Isa& isa) {
   if (!by_32_.empty()) {
     const uint64_t blocks = cols_ / 32;
-    isa.quantise_32(row(i), cols_, bytes(q_32_) + i * cols_, d_32_.data() + i * blocks,
+    isa.quantise_32(row(i), cols_, bytes(q_32_) + i * stride(cols_), d_32_.data() + i * blocks,
                     sums_32_.data() + i * blocks * 2);
   }
   if (!by_256_.empty()) {
     const uint64_t blocks = cols_ / 256;
-    isa.quantise_256(row(i), cols_, bytes(q_256_) + i * cols_, d_256_.data() + i * blocks,
+    isa.quantise_256(row(i), cols_, bytes(q_256_) + i * stride(cols_), d_256_.data() + i * blocks,
                      sums_256_.data() + i * blocks * 16, split_sums_.data() + i * blocks * 48);
   }
-  if (!two_bf16_.empty()) isa.split_bf16(row(i), cols_, bytes(q_two_bf16_) + i * cols_ * 4);
-  if (!bf16_.empty()) isa.bf16_of_row(row(i), cols_, bytes(q_bf16_) + i * cols_ * 2);
+  if (!bf16_.empty()) isa.bf16_of_row(row(i), cols_, bytes(q_bf16_) + i * stride(2 * uint64_t(cols_)));
 }
 
 void GatheredRows::add(const Rows& rows, uint64_t index) {
   f32_.push_back(rows.pointers_[index]);
   if (!rows.by_32_.empty()) by_32_.push_back(rows.by_32_[index]);
   if (!rows.by_256_.empty()) by_256_.push_back(rows.by_256_[index]);
-  if (!rows.two_bf16_.empty()) two_bf16_.push_back(rows.two_bf16_[index]);
   if (!rows.bf16_.empty()) bf16_.push_back(rows.bf16_[index]);
 }
 
@@ -113,7 +111,6 @@ void GatheredRows::clear() {
   f32_.clear();
   by_32_.clear();
   by_256_.clear();
-  two_bf16_.clear();
   bf16_.clear();
 }
 

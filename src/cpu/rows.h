@@ -28,26 +28,25 @@ struct RowSizes {
 // Rows as the products take them.
 struct RowsView {
   const float* const* f32 = nullptr;
-  const XRow *by_32 = nullptr, *by_256 = nullptr, *two_bf16 = nullptr, *bf16 = nullptr;
+  const XRow *by_32 = nullptr, *by_256 = nullptr, *bf16 = nullptr;
   uint32_t count = 0;
 
   const XRow* of(XKind kind) const {
-    const XRow* const all[] = {nullptr, by_32, by_256, two_bf16, bf16};
+    const XRow* const all[] = {nullptr, by_32, by_256, bf16};
     return all[unsigned(kind)];
   }
   RowsView part(uint32_t first, uint32_t rows) const {
     const auto from = [&](auto* all) { return all ? all + first : nullptr; };
-    return {from(f32), from(by_32), from(by_256), from(two_bf16), from(bf16), rows};
+    return {from(f32), from(by_32), from(by_256), from(bf16), rows};
   }
 };
 
 // The forms that rows have beside f32.
 struct RowForms {
-  bool by_32 = false, by_256 = false, two_bf16 = false, bf16 = false;
+  bool by_32 = false, by_256 = false, bf16 = false;
   void add(XKind kind) {
     by_32 = by_32 || kind == XKind::by_32;
     by_256 = by_256 || kind == XKind::by_256;
-    two_bf16 = two_bf16 || kind == XKind::two_bf16;
     bf16 = bf16 || kind == XKind::bf16;
   }
 };
@@ -64,20 +63,18 @@ class Rows {
   // Writes the other forms of a row that is complete.
   void finish(uint64_t index, const Isa& isa);
 
-  RowsView view(uint32_t count) const {
-    return {pointers_.data(), by_32_.data(), by_256_.data(), two_bf16_.data(), bf16_.data(), count};
-  }
+  RowsView view(uint32_t count) const { return {pointers_.data(), by_32_.data(), by_256_.data(), bf16_.data(), count}; }
 
  private:
   friend class GatheredRows;
   uint32_t cols_ = 0;
-  std::vector<float> f32_;                    // (rows, cols)
-  std::vector<const float*> pointers_;        // to each row
-  Pages q_32_, q_256_, q_two_bf16_, q_bf16_;  // aligned to a cache line
+  std::vector<float> f32_;              // (rows, cols)
+  std::vector<const float*> pointers_;  // to each row
+  Pages q_32_, q_256_, q_bf16_;         // aligned to a cache line
   std::vector<int8_t> split_sums_;
   std::vector<float> d_32_, d_256_;
   std::vector<int32_t> sums_32_, sums_256_;
-  std::vector<XRow> by_32_, by_256_, two_bf16_, bf16_;  // of each row
+  std::vector<XRow> by_32_, by_256_, bf16_;  // of each row
 };
 
 // Some rows, in any order.
@@ -85,13 +82,11 @@ class GatheredRows {
  public:
   void add(const Rows& rows, uint64_t index);
   void clear();
-  RowsView view() const {
-    return {f32_.data(), by_32_.data(), by_256_.data(), two_bf16_.data(), bf16_.data(), uint32_t(f32_.size())};
-  }
+  RowsView view() const { return {f32_.data(), by_32_.data(), by_256_.data(), bf16_.data(), uint32_t(f32_.size())}; }
 
  private:
   std::vector<const float*> f32_;
-  std::vector<XRow> by_32_, by_256_, two_bf16_, bf16_;
+  std::vector<XRow> by_32_, by_256_, bf16_;
 };
 
 }  // namespace heddle::cpu

@@ -107,9 +107,6 @@ class Packed : public testing::TestWithParam<Case> {
       return double(value);
     };
     for (size_t c = 0; c < values.size(); ++c) switch (weights_.kind) {
-        case XKind::two_bf16:
-          values[c] = bf16(c) + bf16(values.size() + c);
-          break;
         case XKind::bf16:
           values[c] = bf16(c);
           break;

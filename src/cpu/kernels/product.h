@@ -71,6 +71,8 @@ void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, 
   for (uint32_t b = 0; b < cols / Format::values; ++b) {
     const int first = int(b % Format::together);
     constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
+    if constexpr (!is_slab && has_ahead<V>)
+      if (first == 0) prefetch<V, Format::bytes * tile_rows<V>>(at);
     I scales[Format::groups][vectors];
     if constexpr (Format::groups > 1 && !is_slab)
       each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {

@@ -10,7 +10,35 @@ constexpr int offset_of = Format::offset + (Format::wide ? Format::V::wide_offse
 
 // The number of rows up to which tiles are read as they are packed.
 template <class Format>
-constexpr uint32_t max_few = Format::max_few > 1 && Format::V::has_eight_rows ? 8 : Format::max_few;
+constexpr uint32_t max_few = Format::max_few > 1 ? Format::V::max_few : Format::max_few;
+
+// `count` rows with one tile, `most` at a time. Fewer are filled up with the last one where that is cheaper than a
+// further reading of the weights.
+template <class Format, int most>
+HEDDLE_INLINE void some_rows(const uint8_t* tile, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
+                             uint32_t stride) {
+  constexpr uint32_t rows = uint32_t(tile_rows<typename Format::V>);
+  const auto filled_up = [&]<int n>(Int<n>) HEDDLE_INLINE_LAMBDA {
+    XRow all[n];
+    float values[n * rows];
+    for (uint32_t i = 0; i < n; ++i) all[i] = xs[i < count ? i : count - 1];
+    tile_product<Format, n>(tile, cols, offset, all, values, rows);
+    for (uint32_t i = 0; i < count; ++i) __builtin_memcpy(out + i * stride, values + i * rows, rows * sizeof(float));
+  };
+  for (; count >= most; count -= most, xs += most, out += most * stride)
+    tile_product<Format, most>(tile, cols, offset, xs, out, stride);
+  if constexpr (most == 8) {
+    if (count == 7) return filled_up(Int<8>{});
+    if (count == 6) return tile_product<Format, 6>(tile, cols, offset, xs, out, stride);
+    if (count == 5) return filled_up(Int<6>{});
+    if (count == 4) return tile_product<Format, 4>(tile, cols, offset, xs, out, stride);
+  }
+  if constexpr (most > 1) {
+    if (count == 3) return filled_up(Int<4>{});
+    if (count == 2) return tile_product<Format, 2>(tile, cols, offset, xs, out, stride);
+  }
+  if (count == 1) tile_product<Format, 1>(tile, cols, offset, xs, out, stride);
+}
 
 template <class Format>
 void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
@@ -20,8 +48,7 @@ void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs
   const uint64_t tile_bytes = uint64_t(cols / (Format::values * Format::together)) * Format::bytes * rows;
   const uint32_t stride = tiles * rows;
   for (uint32_t t = 0; t < tiles; ++t, tile += tile_bytes, out += rows) {
-    uint32_t i = 0;
-    if constexpr (max_few<Format> == 8) {
+    if constexpr (Format::V::has_eight_rows && Format::max_few > 1) {
       if (count == 8) {
         eight_rows<Format>(tile, cols, xs, out, stride);
         continue;
@@ -34,21 +61,14 @@ void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs
         continue;
       }
     }
-    if constexpr (Format::max_few > 1) {
-      for (; i + 4 <= count; i += 4) tile_product<Format, 4>(tile, cols, offset, xs + i, out + i * stride, stride);
-      for (; i + 2 <= count; i += 2) tile_product<Format, 2>(tile, cols, offset, xs + i, out + i * stride, stride);
-    }
-    if (i < count) tile_product<Format, 1>(tile, cols, offset, xs + i, out + i * stride, stride);
+    some_rows<Format, Format::max_few == 1 ? 1 : Format::V::rows_at_once>(tile, cols, offset, xs, count, out, stride);
   }
 }
 
 template <class S>
 void many_rows(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                uint32_t stride) {
-  uint32_t i = 0;
-  for (; i + 4 <= count; i += 4) tile_product<S, 4>(slab, cols, offset, xs + i, out + i * stride, stride);
-  for (; i + 2 <= count; i += 2) tile_product<S, 2>(slab, cols, offset, xs + i, out + i * stride, stride);
-  if (i < count) tile_product<S, 1>(slab, cols, offset, xs + i, out + i * stride, stride);
+  some_rows<S, S::V::rows_at_once>(slab, cols, offset, xs, count, out, stride);
 }
 
 template <class V>

@@ -4,7 +4,8 @@
 // V has: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `vectors` (how many hold 4 bytes of each row
 // of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (signed
 // bytes as wide() returns them), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
-// below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (enough registers).
+// below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (enough registers),
+// rows_at_once (rows of activations that are multiplied together), max_few (rows up to which tiles are read as packed).
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -68,6 +69,16 @@ template <class V>
 constexpr bool has_two_halves = requires(typename V::F* f) {
   V::two_halves(f, f);
 };
+
+// Whether V says how many bytes before their use weights are to be fetched from memory.
+template <class V>
+constexpr bool has_ahead = requires {
+  V::ahead;
+};
+template <class V, int bytes>
+HEDDLE_INLINE void prefetch(const uint8_t* at) {
+  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + V::ahead + line);
+}
 
 template <class V>
 HEDDLE_INLINE typename V::F all(float value) {
