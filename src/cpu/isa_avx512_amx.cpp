@@ -47,18 +47,17 @@ void configure(Use use) {
   _tile_loadconfig(&set);
 }
 
-// 16 rows of x, wherever they lie.
+// Up to 16 rows of x, wherever they lie.
 class RowsOfX {
  public:
-  explicit RowsOfX(const XRow* xs) : xs_(xs), stride_(xs[1].q - xs[0].q) {
-    for (uint32_t i = 1; i < rows_of_register; ++i) even_ = even_ && xs[i].q - xs[i - 1].q == stride_;
+  RowsOfX(const XRow* xs, uint32_t rows) : xs_(xs), rows_(rows), stride_(rows > 1 ? xs[1].q - xs[0].q : 0) {
+    for (uint32_t i = 1; i < rows; ++i) even_ = even_ && xs[i].q - xs[i - 1].q == stride_;
   }
   // Where `bytes` of each, from `column` on, can be loaded from.
   HEDDLE_INLINE const int8_t* at(uint32_t column, uint32_t bytes) {
     if (even_) return xs_[0].q + column;
     asm volatile("" ::: "memory");  // the intrinsics declare no read: keep this between the last load and the next
-    for (uint32_t i = 0; i < rows_of_register; ++i)
-      std::memcpy(gathered_ + i * stride_of_gathered, xs_[i].q + column, bytes);
+    for (uint32_t i = 0; i < rows_; ++i) std::memcpy(gathered_ + i * stride_of_gathered, xs_[i].q + column, bytes);
     asm volatile("" ::: "memory");
     return gathered_;
   }
@@ -67,6 +66,7 @@ class RowsOfX {
  private:
   static constexpr int64_t stride_of_gathered = 64;
   const XRow* xs_;
+  uint32_t rows_;
   int64_t stride_;
   bool even_ = true;
   alignas(64) int8_t gathered_[rows_of_register * stride_of_gathered];
@@ -126,14 +126,14 @@ HEDDLE_INLINE void multiply_block(const uint8_t* at, uint32_t b, RowsOfX& x, Sum
   }
 }
 
-// A tile with 16 rows. While one block is added up, the next is multiplied.
+// A tile with `rows` of 16 rows: the registers have as many. While one block is added up, the next is multiplied.
 template <class S>
-void sixteen_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
+void sixteen_rows(const uint8_t* at, uint32_t cols, const XRow* xs, uint32_t rows, float* out, uint32_t stride) {
   constexpr uint32_t plane = S::groups > 1 ? S::values * rows_of_register : 0;
   constexpr uint32_t bytes = S::bytes * rows_of_register + plane;
   const uint32_t blocks = cols / S::values;
-  RowsOfX x(xs);
-  Sums sums;
+  RowsOfX x(xs, rows);
+  Sums sums{};
   Zmm::F sum[rows_of_register] = {};
   const auto add = [&](uint32_t b, int odd) HEDDLE_INLINE_LAMBDA {
     const uint8_t* fields = at + plane;
@@ -163,17 +163,17 @@ void sixteen_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, 
 template <class S>
 void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
                             uint32_t stride) {
-  configure({.values = S::groups > 1 ? 64u : uint32_t(S::values)});
-  uint32_t first = 0;
-  for (; first + rows_of_register <= count; first += rows_of_register)
-    sixteen_rows<S>(slab, cols, xs + first, out + first * stride, stride);
-  if (first < count) {
-    XRow rest[rows_of_register];  // padded with the last one
-    float values[rows_of_register * 16];
-    for (uint32_t i = 0; i < rows_of_register; ++i) rest[i] = xs[first + i < count ? first + i : count - 1];
-    sixteen_rows<S>(slab, cols, rest, values, 16);
-    for (uint32_t i = 0; first + i < count; ++i)
-      std::memcpy(out + (first + i) * stride, values + i * 16, 16 * sizeof(float));
+  const uint32_t values = S::groups > 1 ? 64 : S::values, whole = count / rows_of_register * rows_of_register;
+  configure({.values = values});
+  for (uint32_t first = 0; first < whole; first += rows_of_register)
+    sixteen_rows<S>(slab, cols, xs + first, rows_of_register, out + first * stride, stride);
+  if (const uint32_t rows = count - whole; rows > 0) {
+    XRow rest[rows_of_register];  // for the scales, padded with the last one
+    float to[rows_of_register * 16];
+    for (uint32_t i = 0; i < rows_of_register; ++i) rest[i] = xs[whole + (i < rows ? i : rows - 1)];
+    configure({.values = values, .first = rows, .second = rows});
+    sixteen_rows<S>(slab, cols, rest, rows, to, 16);
+    for (uint32_t i = 0; i < rows; ++i) std::memcpy(out + (whole + i) * stride, to + i * 16, 16 * sizeof(float));
   }
 }
 

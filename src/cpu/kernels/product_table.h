@@ -12,32 +12,18 @@ constexpr int offset_of = Format::offset + (Format::wide ? Format::V::wide_offse
 template <class Format>
 constexpr uint32_t max_few = Format::max_few > 1 ? Format::V::max_few : Format::max_few;
 
-// `count` rows with one tile, `most` at a time. Fewer are filled up with the last one where that is cheaper than a
-// further reading of the weights.
+// `count` rows with one tile, up to `most` at a time, and about as many each time: the weights are unpacked each time.
 template <class Format, int most>
 HEDDLE_INLINE void some_rows(const uint8_t* tile, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                              uint32_t stride) {
-  constexpr uint32_t rows = uint32_t(tile_rows<typename Format::V>);
-  const auto filled_up = [&]<int n>(Int<n>) HEDDLE_INLINE_LAMBDA {
-    XRow all[n];
-    float values[n * rows];
-    for (uint32_t i = 0; i < n; ++i) all[i] = xs[i < count ? i : count - 1];
-    tile_product<Format, n>(tile, cols, offset, all, values, rows);
-    for (uint32_t i = 0; i < count; ++i) __builtin_memcpy(out + i * stride, values + i * rows, rows * sizeof(float));
-  };
-  for (; count >= most; count -= most, xs += most, out += most * stride)
-    tile_product<Format, most>(tile, cols, offset, xs, out, stride);
-  if constexpr (most == 8) {
-    if (count == 7) return filled_up(Int<8>{});
-    if (count == 6) return tile_product<Format, 6>(tile, cols, offset, xs, out, stride);
-    if (count == 5) return filled_up(Int<6>{});
-    if (count == 4) return tile_product<Format, 4>(tile, cols, offset, xs, out, stride);
+  for (uint32_t times = (count + most - 1) / most; times > 0; --times) {
+    const uint32_t rows = (count + times - 1) / times;
+    each<most>([&](auto n) HEDDLE_INLINE_LAMBDA {
+      constexpr int same = HEDDLE_VALUE(n) + 1;
+      if (rows == same) tile_product<Format, same>(tile, cols, offset, xs, out, stride);
+    });
+    count -= rows, xs += rows, out += uint64_t(rows) * stride;
   }
-  if constexpr (most > 1) {
-    if (count == 3) return filled_up(Int<4>{});
-    if (count == 2) return tile_product<Format, 2>(tile, cols, offset, xs, out, stride);
-  }
-  if (count == 1) tile_product<Format, 1>(tile, cols, offset, xs, out, stride);
 }
 
 template <class Format>
