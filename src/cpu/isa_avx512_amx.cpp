@@ -177,6 +177,19 @@ void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow*
   }
 }
 
+// Q8_0 needs no slab. A few rows, or a few that are left, are done sooner without the registers.
+constexpr uint32_t most_without_registers = 12;
+void many_rows_of_q8_0(const uint8_t* tile, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
+                       uint32_t stride) {
+  const uint32_t left = count % rows_of_register, whole = left <= 8 ? count - left : count;
+  many_rows_in_registers<PackedQ8_0>(tile, cols, 0, xs, whole, out, stride);
+  if (whole == count) return;
+  float to[8 * 16];
+  static const auto few = isa_avx512_vnni().tiles[unsigned(quant::Format::q8_0)].few;
+  few(tile, 1, cols, xs + whole, left, to, nullptr);
+  for (uint32_t i = 0; i < left; ++i) std::memcpy(out + (whole + i) * stride, to + i * 16, 16 * sizeof(float));
+}
+
 // One or two tiles of BF16 with up to 32 rows of x that lie `x_stride` bytes apart; `second`: there are more than 16.
 template <bool second, bool two_tiles>
 HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const int8_t* x, int64_t x_stride, float* out,
@@ -310,9 +323,9 @@ const Isa& isa_avx512_amx() {
     put<256, 32, Mins::none>(isa);
     put<256, 32, Mins::scaled>(isa);
     TileKernels& q8_0 = isa.tiles[unsigned(quant::Format::q8_0)];
-    q8_0.many = many_rows_in_registers<PackedQ8_0>;
+    q8_0.many = many_rows_of_q8_0;
     q8_0.many_packed = true;
-    q8_0.max_few = 8;
+    q8_0.max_few = most_without_registers;
     put_bf16(isa, rows_of_bf16);
     return isa;
   }();

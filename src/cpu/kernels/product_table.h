@@ -12,15 +12,27 @@ constexpr int offset_of = Format::offset + (Format::wide ? Format::V::wide_offse
 template <class Format>
 constexpr uint32_t max_few = Format::max_few > 1 ? Format::V::max_few : Format::max_few;
 
-// `count` rows with one tile, up to `most` at a time, and about as many each time: the weights are unpacked each time.
+// The numbers of rows that are multiplied at once: each takes seconds to compile.
+constexpr bool is_size(int rows) { return rows <= 4 || rows % 2 == 0; }
+
+// `count` rows with one tile, up to `most` at once, and about as many each time: the weights are unpacked each time.
 template <class Format, int most>
 HEDDLE_INLINE void some_rows(const uint8_t* tile, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                              uint32_t stride) {
+  constexpr uint32_t width = uint32_t(tile_rows<typename Format::V>);
   for (uint32_t times = (count + most - 1) / most; times > 0; --times) {
     const uint32_t rows = (count + times - 1) / times;
     each<most>([&](auto n) HEDDLE_INLINE_LAMBDA {
-      constexpr int same = HEDDLE_VALUE(n) + 1;
-      if (rows == same) tile_product<Format, same>(tile, cols, offset, xs, out, stride);
+      constexpr uint32_t size = HEDDLE_VALUE(n) + 1;
+      if constexpr (is_size(size)) {
+        if (rows == size) tile_product<Format, size>(tile, cols, offset, xs, out, stride);
+      } else if (rows == size) {  // and the last row again
+        XRow more[size + 1];
+        float to[(size + 1) * width];
+        for (uint32_t i = 0; i <= size; ++i) more[i] = xs[i < size ? i : size - 1];
+        tile_product<Format, size + 1>(tile, cols, offset, more, to, width);
+        for (uint32_t i = 0; i < size; ++i) __builtin_memcpy(out + i * stride, to + i * width, width * sizeof(float));
+      }
     });
     count -= rows, xs += rows, out += uint64_t(rows) * stride;
   }
@@ -54,7 +66,7 @@ void few_rows(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs
 template <class S>
 void many_rows(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                uint32_t stride) {
-  some_rows<S, S::V::rows_at_once>(slab, cols, offset, xs, count, out, stride);
+  some_rows < S, S::V::rows_at_once<8 ? S::V::rows_at_once : 8>(slab, cols, offset, xs, count, out, stride);
 }
 
 template <class V>
