@@ -169,7 +169,7 @@ TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
   const Rows rows = make_rows(37, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, 37);
-  for (const uint32_t count : {1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 16u, 17u, 32u, 33u}) {
+  for (uint32_t count = 1; count < 37; ++count) {
     const std::vector<float> some = multiply(rows, count);
     ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
   }
