@@ -12,9 +12,10 @@ using model::Norm;
 using model::Overloaded;
 
 std::string Cpu::describe() const {
-  return fmt::format("CPU ({}, {} threads, {} activations, {}{} MiB of weights repacked)", isa_.name, team_.threads(),
-                     exact_ ? "f32" : "int8", limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
-                     weights_.packed_bytes() >> 20);
+  return fmt::format("CPU ({}, {} threads, {} activations, {}{})", isa_.name, team_.threads(), exact_ ? "f32" : "int8",
+                     limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
+                     repacked_ ? fmt::format("{} MiB of weights repacked", weights_.packed_bytes() >> 20)
+                               : "weights read from the file");
 }
 
 void Cpu::begin(const model::Batch& batch) {

@@ -1,5 +1,6 @@
-// The CPU backends. The fast one: weights repacked while loading, integer products, a team of threads that stays awake
-// for a whole step, a KV cache in f16 or q8. The reference: slow and obvious; every other backend is compared with it.
+// The CPU backends. The fast one: weights repacked while loading or when they are used, integer products, a team of
+// threads that stays awake for a whole step, a KV cache in f16 or q8. The reference: slow and obvious; every other
+// backend is compared with it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,6 +16,9 @@ struct Options {
   uint32_t threads = 0;      // 0: one per core
   std::string isa = "auto";  // or a name of isa_names()
   bool exact = false;        // activations stay f32: slower, closer to the reference
+  // False: weights stay in the file, which the system may drop from memory and read again; a tile is packed whenever it
+  // is multiplied. Slower, for models that do not fit into memory. The results are the same.
+  bool repack = true;
   // Called while weights are packed, with the bytes done and the bytes in all. May be empty.
   std::function<void(uint64_t, uint64_t)> progress;
   // Of a model that is one rank's part (shard.h): the other ranks, which compute the same batches. They must have the

@@ -22,9 +22,10 @@ class Cpu : public model::Backend {
         limits_(limits),
         isa_(choose_isa(options.isa)),
         exact_(options.exact),
+        repacked_(options.repack),
         ranks_(options.ranks),
         team_(options.threads),
-        weights_(model, isa_, options.exact, team_, options.progress),
+        weights_(model, isa_, options, team_),
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
         rotations_(model),
@@ -212,7 +213,7 @@ class Cpu : public model::Backend {
   const model::Model& model_;
   model::Limits limits_;
   const Isa& isa_;
-  bool exact_;
+  bool exact_, repacked_;
   Ranks ranks_;
   Team team_;
   ModelWeights weights_;

@@ -20,20 +20,29 @@ namespace {
 
 class WeightBytes {
  public:
-  WeightBytes(const model::Model& model, const Isa& isa, bool exact)
-      : model_(model), is_part_(RowSizes(model).partial), isa_(isa), exact_(exact) {}
+  WeightBytes(const model::Model& model, const Options& options)
+      : model_(model),
+        is_part_(RowSizes(model).partial),
+        isa_(choose_isa(options.isa)),
+        exact_(options.exact),
+        repack_(options.repack) {}
 
   void add(const model::Matrix& matrix) {
     if (!matrix || !seen_.insert({matrix.data.data(), matrix.rows}).second) return;  // tied ones count once
+    if (!repack_) {
+      (is_copy(matrix) ? total : in_file) += matrix.data.size();
+      return;
+    }
     const Weights weights = describe_weights(matrix, isa_, exact_);
     total += weights.kind == XKind::f32 ? matrix.data.size() : weights.tiles() * weights.tile_bytes;
     if (weights.kind != XKind::f32 && is_part_ && is_copy(matrix)) total += matrix.data.size();
   }
 
-  uint64_t total = 0;
+  uint64_t total = 0, in_file = 0;
 
  private:
-  // Whether it is a copy that was made for one rank: those stay in memory beside what is packed of them.
+  // Whether it is a copy that was made for one rank, or from a tensor that the file has in another form: those stay in
+  // memory beside what is packed of them.
   bool is_copy(const model::Matrix& matrix) const {
     const uint8_t* at = matrix.data.data();
     return std::any_of(model_.storage.begin(), model_.storage.end(), [&](const std::vector<uint8_t>& one) {
@@ -44,7 +53,7 @@ class WeightBytes {
   const model::Model& model_;
   const bool is_part_;
   const Isa& isa_;
-  bool exact_;
+  bool exact_, repack_;
   std::set<std::pair<const uint8_t*, uint64_t>> seen_;  // and the number of rows
 };
 
@@ -63,7 +72,7 @@ uint64_t row_bytes(const model::Model& model) {
 }  // namespace
 
 model::Memory memory_needed(const model::Model& model, const model::Limits& limits, const Options& options) {
-  WeightBytes weights(model, choose_isa(options.isa), options.exact);
+  WeightBytes weights(model, options);
   for (const model::Layer& layer : model.layers)
     for (const model::SublayerMatrix& all : model::matrices_of(layer)) {
       const uint64_t rows = all.matrix->rows / all.experts;
@@ -84,7 +93,8 @@ model::Memory memory_needed(const model::Model& model, const model::Limits& limi
           .kv = model::kv_bytes(model, limits),
           .states = model::state_bytes(model, limits),
           .workspace = limits.rows * row_bytes(model) + threads * thread_bytes + attention +
-                       uint64_t(model.vocabulary) * sizeof(float)};
+                       uint64_t(model.vocabulary) * sizeof(float),
+          .in_file = weights.in_file};
 }
 
 double read_bandwidth(uint32_t threads, uint64_t bytes_per_token) {

@@ -14,6 +14,8 @@ namespace {
 
 using quant::Format;
 
+constexpr uint32_t max_packed_block_bytes = 256;  // of a row: q6_k has 210
+
 // What happens to each word of a field. In `bits` a word has a bit for each of 32 values: bit `step` of byte b becomes
 // that of value 4 * step + b. In `twos` it has 2 bits for each of 16 values, and the same is done to them.
 enum class Change { none, bits, twos };
@@ -33,27 +35,27 @@ std::vector<Field> fields(Format format) {
     case Format::iq4_nl:
       return {{0, 2, 2}, {2, 16, 4}};
     case Format::q4_1:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 16, 4}};
+      return {{0, 4, 2}, {4, 16, 4}};
     case Format::q5_0:
       return {{0, 2, 2}, {2, 4, 4, Change::bits}, {6, 16, 4}};
     case Format::q5_1:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 4, 4, Change::bits}, {8, 16, 4}};
+      return {{0, 4, 2}, {4, 4, 4, Change::bits}, {8, 16, 4}};
     case Format::q8_0:
       return {{0, 2, 2}, {2, 32, 4}};
     case Format::mxfp4:
       return {{0, 1, 1}, {1, 16, 4}};
     case Format::q2_k:
-      return {{80, 2, 2}, {82, 2, 2}, {0, 16, 4}, {16, 64, 4}};
+      return {{80, 4, 2}, {0, 80, 4}};
     case Format::q3_k:
-      return {{108, 2, 2}, {96, 12, 4}, {0, 32, 4}, {32, 64, 4}};
+      return {{108, 2, 2}, {96, 12, 4}, {0, 96, 4}};
     case Format::q4_k:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 12, 4}, {16, 128, 4}};
+      return {{0, 4, 2}, {4, 140, 4}};
     case Format::q5_k:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 12, 4}, {16, 32, 4}, {48, 128, 4}};
+      return {{0, 4, 2}, {4, 172, 4}};
     case Format::q6_k:
-      return {{208, 2, 2}, {192, 16, 4}, {0, 128, 4}, {128, 64, 4}};
+      return {{208, 2, 2}, {192, 16, 4}, {0, 192, 4}};
     case Format::iq4_xs:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 4, 4}, {8, 128, 4}};
+      return {{0, 4, 2}, {4, 132, 4}};
     case Format::nvfp4:  // four blocks of 16 values
       return {{0, 1, 1}, {4, 8, 4}, {1, 1, 1}, {12, 8, 4}, {2, 1, 1}, {20, 8, 4}, {3, 1, 1}, {28, 8, 4}};
     case Format::q1_0:
@@ -67,7 +69,7 @@ std::vector<Field> fields(Format format) {
     case Format::iq1_s:
       return {{0, 2, 2}, {34, 16, 2}, {2, 32, 4}};
     case Format::iq1_m:
-      return {{32, 16, 2}, {48, 8, 2}, {0, 32, 4}};
+      return {{32, 24, 2}, {0, 32, 4}};
     case Format::iq2_s:
       return {{0, 2, 2}, {74, 8, 4}, {66, 8, 4}, {34, 32, 4, Change::bits}, {2, 32, 4}};
     case Format::iq3_s:
@@ -76,7 +78,7 @@ std::vector<Field> fields(Format format) {
     case Format::iq2_xxs:
       return {{0, 2, 2}, {2, 4, 4}, {6, 32, 4, Change::bits}, {38, 32, 4}};
     case Format::iq2_xs:
-      return {{0, 2, 2}, {2, 8, 4}, {10, 4, 4}, {14, 32, 4, Change::bits}, {46, 32, 4}};
+      return {{0, 2, 2}, {2, 12, 4}, {14, 32, 4, Change::bits}, {46, 32, 4}};
     case Format::iq3_xxs:
       return {{0, 2, 2}, {2, 4, 4}, {6, 32, 4, Change::bits}, {38, 64, 4}};
     default:
@@ -133,28 +135,6 @@ void rewrite(Format format, const uint8_t* block, uint8_t* to) {
   }
 }
 
-// Fields of tiles in pairs: halves and bytes of scale as ever, the rest eight bytes of a row at a time.
-std::vector<Field> fields_of_pairs(Format format) {
-  switch (format) {
-    case Format::q4_k:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 8, 8}, {12, 8, 8}, {20, 128, 8}};
-    case Format::q5_k:
-      return {{0, 2, 2}, {2, 2, 2}, {4, 8, 8}, {12, 8, 8}, {20, 160, 8}};
-    case Format::q6_k:
-      return {{0, 2, 2}, {2, 16, 8}, {18, 192, 8}};
-    case Format::iq4_xs:
-      return {{0, 2, 2}, {2, 8, 8}, {10, 128, 8}};
-    case Format::q8_0:
-      return {{0, 2, 2}, {2, 32, 8}};
-    case Format::mxfp4:
-      return {{0, 1, 1}, {1, 16, 8}};
-    case Format::bf16:
-      return {{0, 64, 8}};
-    default:
-      return {{0, 2, 2}, {2, 16, 8}};
-  }
-}
-
 // Cells of `bits` bits: number 4 * step + b goes to place `step` of byte b.
 template <uint32_t bits>
 uint32_t cells_by_step(uint32_t cells) {
@@ -167,19 +147,17 @@ uint32_t cells_by_step(uint32_t cells) {
 // One field of the blocks of all rows of a tile.
 template <uint32_t unit>
 void interleave(const Field& field, const uint8_t* const* blocks, uint32_t rows, uint8_t* to) {
-  for (uint32_t at = 0; at < field.bytes; at += unit)
-    for (uint32_t r = 0; r < rows; ++r, to += unit)
-      if (blocks[r])
-        std::memcpy(to, blocks[r] + field.offset + at, unit);
-      else
-        std::memset(to, 0, unit);
+  for (uint32_t r = 0; r < rows; ++r, to += unit) {
+    const uint8_t* from = blocks[r] + field.offset;
+    for (uint32_t at = 0; at < field.bytes; at += unit) std::memcpy(to + at * rows, from + at, unit);
+  }
 }
 
 void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32_t rows, uint8_t* to) {
   for (uint32_t at = 0; at < field.bytes; at += 4)
     for (uint32_t r = 0; r < rows; ++r, to += 4) {
-      uint32_t word = 0;
-      if (blocks[r]) std::memcpy(&word, blocks[r] + field.offset + at, 4);
+      uint32_t word;
+      std::memcpy(&word, blocks[r] + field.offset + at, 4);
       word = field.change == Change::bits ? cells_by_step<1>(word) : cells_by_step<2>(word);
       std::memcpy(to, &word, 4);
     }
@@ -212,55 +190,43 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
 }
 
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to) {
-  const std::vector<Field> all = weights.pairs ? fields_of_pairs(matrix.format) : fields(matrix.format);
+  static constexpr uint8_t zeros[max_packed_block_bytes] = {};  // the block of a row that the matrix does not have
   const uint64_t row_bytes = matrix.row_bytes(), block_bytes = row_bytes / weights.blocks();
-  const uint32_t new_bytes = weights.pairs ? pair_block_bytes(matrix.format) : rewritten_bytes(matrix.format);
+  if (weights.pairs) {
+    for (uint64_t tile = first; tile < first + count; ++tile, to += weights.tile_bytes) {
+      const uint64_t row = tile * weights.tile_rows, rows = std::min<uint64_t>(weights.tile_rows, weights.rows - row);
+      pack_pair_tile(matrix.format, matrix.data.data() + row * row_bytes, row_bytes, uint32_t(rows), weights.blocks(),
+                     to);
+    }
+    return;
+  }
+  const std::vector<Field> all = fields(matrix.format);
+  const uint32_t new_bytes = rewritten_bytes(matrix.format);
   std::vector<uint8_t> rewritten(new_bytes * weights.tile_rows);
   std::vector<const uint8_t*> blocks(weights.tile_rows);
-  for (uint64_t tile = first; tile < first + count; ++tile) {
-    uint8_t* at = to + tile * weights.tile_bytes;
+  for (uint64_t tile = first; tile < first + count; ++tile)
     for (uint64_t b = 0; b < weights.blocks(); ++b) {
       for (uint32_t r = 0; r < weights.tile_rows; ++r) {
         const uint64_t row = tile * weights.tile_rows + r;
-        blocks[r] = row < weights.rows ? matrix.data.data() + row * row_bytes + b * block_bytes : nullptr;
-        if (!blocks[r] || !new_bytes) continue;
-        if (weights.pairs)
-          to_pair_block(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
-        else
-          rewrite(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
+        blocks[r] = row < weights.rows ? matrix.data.data() + row * row_bytes + b * block_bytes : zeros;
+        if (blocks[r] == zeros || !new_bytes) continue;
+        rewrite(matrix.format, blocks[r], rewritten.data() + r * new_bytes);
         blocks[r] = rewritten.data() + r * new_bytes;
       }
       for (const Field& field : all) {
         if (field.change != Change::none)
-          interleave_changed(field, blocks.data(), weights.tile_rows, at);
+          interleave_changed(field, blocks.data(), weights.tile_rows, to);
         else if (field.unit == 8)
-          interleave<8>(field, blocks.data(), weights.tile_rows, at);
+          interleave<8>(field, blocks.data(), weights.tile_rows, to);
         else if (field.unit == 4)
-          interleave<4>(field, blocks.data(), weights.tile_rows, at);
+          interleave<4>(field, blocks.data(), weights.tile_rows, to);
         else if (field.unit == 2)
-          interleave<2>(field, blocks.data(), weights.tile_rows, at);
+          interleave<2>(field, blocks.data(), weights.tile_rows, to);
         else
-          interleave<1>(field, blocks.data(), weights.tile_rows, at);
-        at += field.bytes * weights.tile_rows;
+          interleave<1>(field, blocks.data(), weights.tile_rows, to);
+        to += field.bytes * weights.tile_rows;
       }
     }
-  }
-}
-
-void decode_row_of_pairs(const Weights& weights, uint64_t row, float* out) {
-  check(weights.pairs, "a tile in pairs");
-  const uint32_t r = uint32_t(row % weights.tile_rows), bytes = pair_block_bytes(weights.format);
-  const uint8_t* at = weights.data + row / weights.tile_rows * weights.tile_bytes;
-  uint8_t packed[max_pair_block_bytes], block[max_pair_block_bytes];
-  const std::vector<Field> all = fields_of_pairs(weights.format);
-  for (uint64_t b = 0; b < weights.blocks(); ++b, at += bytes * weights.tile_rows, out += pack_values(weights.format)) {
-    for (const Field& field : all)
-      for (uint32_t i = 0; i < field.bytes; i += field.unit)
-        std::memcpy(packed + field.offset + i, at + (field.offset + i) * weights.tile_rows + r * field.unit,
-                    field.unit);
-    from_pair_block(weights.format, packed, block);
-    quant::decode(weights.format, block, pack_values(weights.format), out);
-  }
 }
 
 }  // namespace heddle::cpu

@@ -22,17 +22,18 @@ struct Weights {
   uint32_t tile_rows = 0;  // the last tile is padded with zeros; with XKind::f32 it is shorter
   const uint8_t* data = nullptr;
   uint64_t tile_bytes = 0;
-  bool pairs = false;  // eight bytes of a row stay together, and blocks are those of cpu/pack_pairs.h
+  bool packed_on_use = false;  // `data` has the rows of the file: Products packs tiles just before it multiplies them
+  bool pairs = false;          // eight bytes of a row stay together, and blocks are those of cpu/pack_pairs.h
 
   uint64_t tiles() const { return (rows + tile_rows - 1) / tile_rows; }
   uint64_t blocks() const { return cols / pack_values(format); }
+  // Where `data` has the rows of the file.
+  model::Matrix matrix() const { return {format, rows, cols, {data, rows * quant::row_bytes(format, cols)}}; }
 };
 
 // Everything but `data`, which is set here for XKind::f32 alone: those weights are read from the file.
 Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact);
-// Writes tiles `first` to `first` + `count` - 1 to their places; tile 0 is at `to`.
+// Writes tiles `first` to `first` + `count` - 1 to `to`, one after the other.
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to);
-// A row of a tile in pairs, as quant::decode decodes it.
-void decode_row_of_pairs(const Weights& weights, uint64_t row, float* out);
 
 }  // namespace heddle::cpu

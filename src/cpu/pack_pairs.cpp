@@ -1,6 +1,7 @@
 // cpu/kernels/pairs.h says how these blocks are read.
 #include "cpu/pack_pairs.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -11,108 +12,133 @@ namespace {
 
 using quant::Format;
 
+constexpr uint32_t rows_of_pairs = 8;  // of a tile
+constexpr uint32_t max_pair_block_bytes = 210;
+
+constexpr uint32_t bytes_of_pairs(Format format) {
+  switch (format) {
+    case Format::q4_k:
+      return 148;
+    case Format::q5_k:
+      return 180;
+    case Format::iq4_xs:
+      return 138;
+    case Format::bf16:  // 32 values
+      return 64;
+    case Format::q6_k:
+      return 210;
+    case Format::q8_0:
+      return 34;
+    case Format::mxfp4:
+      return 17;
+    default:  // q4_0, iq4_nl
+      return 18;
+  }
+}
+
+// A block begins with what eight bytes do not divide: scales, of which each row has `part` bytes at a time.
+constexpr uint32_t header_part(Format format) { return format == Format::mxfp4 ? 1 : 2; }
+
+// Eight bytes at a time, as lanes of a word.
+using Lanes = uint64_t;
+constexpr Lanes all_lanes(uint32_t byte) { return byte * 0x0101010101010101; }
+Lanes lanes_at(const uint8_t* at) {
+  Lanes lanes;
+  std::memcpy(&lanes, at, 8);
+  return lanes;
+}
+void put_lanes(uint8_t* to, Lanes lanes) { std::memcpy(to, &lanes, 8); }
+// Of each lane `count` bits from bit `from` on.
+constexpr Lanes bits(Lanes lanes, uint32_t from, uint32_t count) {
+  return lanes >> from & all_lanes((1u << count) - 1);
+}
+
 // The twelve bytes of q4_k and q5_k: eight scales, then eight mins, of six bits.
 void split_six_bits(const uint8_t* packed, uint8_t* to) {
-  for (int field = 0; field < 2; ++field)
-    for (int j = 0; j < 4; ++j) {
-      const uint8_t low = packed[4 * field + j], rest = packed[8 + j];
-      to[8 * field + j] = low & 63;
-      to[8 * field + 4 + j] = uint8_t((rest >> 4 * field & 15) | low >> 6 << 4);
-    }
+  const Lanes first = lanes_at(packed), rest = quant::u32_at(packed + 8);  // first: four scales, four mins
+  const Lanes low = bits(first, 0, 6), high = bits(first, 6, 2) << 4;      // high: of the four others
+  put_lanes(to, (low & UINT32_MAX) | (high | bits(rest, 0, 4)) << 32);
+  put_lanes(to + 8, low >> 32 | (high >> 32 | bits(rest, 4, 4)) << 32);
 }
 void join_six_bits(const uint8_t* from, uint8_t* packed) {
-  for (int j = 0; j < 4; ++j) {
-    packed[8 + j] = 0;
-    for (int field = 0; field < 2; ++field) {
-      const uint8_t first = from[8 * field + j], second = from[8 * field + 4 + j];
-      packed[4 * field + j] = uint8_t(first | second >> 4 << 6);
-      packed[8 + j] = uint8_t(packed[8 + j] | (second & 15) << 4 * field);
+  const Lanes scales = lanes_at(from), mins = lanes_at(from + 8);
+  const Lanes low = (scales & UINT32_MAX) | mins << 32, high = scales >> 32 | mins >> 32 << 32;
+  put_lanes(packed, low | bits(high, 4, 2) << 6);
+  const Lanes rest = bits(scales, 0, 4) | bits(mins, 0, 4) << 4;
+  std::memcpy(packed + 8, reinterpret_cast<const uint8_t*>(&rest) + 4, 4);
+}
+
+// Eight values of five bits in five bytes.
+void join_fives(const Lanes* v, uint8_t* to) {
+  put_lanes(to, v[0] | bits(v[5], 2, 3) << 5);
+  put_lanes(to + 8, v[1] | bits(v[7], 1, 1) << 5 | bits(v[5], 0, 2) << 6);
+  put_lanes(to + 16, v[2] | bits(v[6], 2, 3) << 5);
+  put_lanes(to + 24, v[3] | bits(v[7], 0, 1) << 5 | bits(v[6], 0, 2) << 6);
+  put_lanes(to + 32, v[4] | bits(v[7], 2, 3) << 5);
+}
+void split_fives(const uint8_t* from, Lanes* v) {
+  Lanes bytes[5];
+  for (uint32_t i = 0; i < 5; ++i) bytes[i] = lanes_at(from + 8 * i);
+  for (uint32_t i = 0; i < 5; ++i) v[i] = bits(bytes[i], 0, 5);
+  v[5] = bits(bytes[0], 5, 3) << 2 | bits(bytes[1], 6, 2);
+  v[6] = bits(bytes[2], 5, 3) << 2 | bits(bytes[3], 6, 2);
+  v[7] = bits(bytes[4], 5, 3) << 2 | bits(bytes[1], 5, 1) << 1 | bits(bytes[3], 5, 1);
+}
+
+// Of each 64 values q5_k has 32 in low nibbles, then 32 in high ones; their fifth bits are those of 32 bytes in turn.
+void to_q5_k(const uint8_t* block, uint8_t* to) {
+  const uint8_t *high = block + 16, *low = block + 48;
+  for (uint32_t set = 0; set < 4; ++set, low += 32, to += 40) {
+    Lanes values[8];
+    for (uint32_t half = 0; half < 2; ++half)
+      for (uint32_t i = 0; i < 4; ++i)
+        values[4 * half + i] =
+            bits(lanes_at(low + 8 * i), 4 * half, 4) | bits(lanes_at(high + 8 * i), 2 * set + half, 1) << 4;
+    join_fives(values, to);
+  }
+}
+void from_q5_k(const uint8_t* from, uint8_t* block) {
+  uint8_t *high = block + 16, *low = block + 48;
+  std::memset(high, 0, 32);
+  for (uint32_t set = 0; set < 4; ++set, low += 32, from += 40) {
+    Lanes values[8];
+    split_fives(from, values);
+    for (uint32_t i = 0; i < 4; ++i) {
+      const Lanes both[] = {values[i], values[4 + i]};
+      put_lanes(low + 8 * i, bits(both[0], 0, 4) | bits(both[1], 0, 4) << 4);
+      put_lanes(high + 8 * i, lanes_at(high + 8 * i) | (bits(both[0], 4, 1) | bits(both[1], 4, 1) << 1) << 2 * set);
     }
   }
 }
 
-// Nibbles of 64 values each, as q4_k and q5_k have them: the byte with value i, and where it is there.
-uint32_t nibble_byte(uint32_t i) { return i / 64 * 32 + i % 32; }
-uint32_t nibble_place(uint32_t i) { return i % 64 / 32 * 4; }
-
-// Eight values of five bits in five bytes that lie `step` apart.
-void join_fives(const uint8_t* v, uint8_t* to, uint32_t step) {
-  to[0] = uint8_t(v[0] | v[5] >> 2 << 5);
-  to[step] = uint8_t(v[1] | (v[7] >> 1 & 1) << 5 | (v[5] & 3) << 6);
-  to[2 * step] = uint8_t(v[2] | v[6] >> 2 << 5);
-  to[3 * step] = uint8_t(v[3] | (v[7] & 1) << 5 | (v[6] & 3) << 6);
-  to[4 * step] = uint8_t(v[4] | v[7] >> 2 << 5);
-}
-void split_fives(const uint8_t* from, uint32_t step, uint8_t* v) {
-  for (uint32_t i = 0; i < 5; ++i) v[i] = from[i * step] & 31;
-  v[5] = uint8_t(from[0] >> 5 << 2 | from[step] >> 6);
-  v[6] = uint8_t(from[2 * step] >> 5 << 2 | from[3 * step] >> 6);
-  v[7] = uint8_t(from[4 * step] >> 5 << 2 | (from[step] >> 5 & 1) << 1 | (from[3 * step] >> 5 & 1));
-}
-
-// Value i of q6_k: where its nibble and its two high bits are.
-struct SixBits {
-  uint32_t low, low_shift, high, high_shift;
-  explicit SixBits(uint32_t i)
-      : low(i / 128 * 64 + i % 64),
-        low_shift(i % 128 / 64 * 4),
-        high(128 + i / 128 * 32 + i % 32),
-        high_shift(i % 128 / 32 * 2) {}
-};
-
-void to_q5_k(const uint8_t* block, uint8_t* to) {
-  for (uint32_t set = 0; set < 4; ++set)
-    for (uint32_t lane = 0; lane < 8; ++lane) {
-      uint8_t values[8];
-      for (uint32_t v = 0; v < 8; ++v) {
-        const uint32_t i = 64 * set + 8 * v + lane;
-        const int high = block[16 + i % 32] >> i / 32 & 1;
-        values[v] = uint8_t((block[48 + nibble_byte(i)] >> nibble_place(i) & 15) | high << 4);
-      }
-      join_fives(values, to + 40 * set + lane, 8);
-    }
-}
-void from_q5_k(const uint8_t* from, uint8_t* block) {
-  std::memset(block + 16, 0, 160);
-  for (uint32_t set = 0; set < 4; ++set)
-    for (uint32_t lane = 0; lane < 8; ++lane) {
-      uint8_t values[8];
-      split_fives(from + 40 * set + lane, 8, values);
-      for (uint32_t v = 0; v < 8; ++v) {
-        const uint32_t i = 64 * set + 8 * v + lane;
-        uint8_t &high = block[16 + i % 32], &low = block[48 + nibble_byte(i)];
-        high = uint8_t(high | values[v] >> 4 << i / 32);
-        low = uint8_t(low | (values[v] & 15) << nibble_place(i));
-      }
-    }
-}
-
-// Values of six bits become signed; the last of four is spread over the others.
+// Of each 128 values q6_k has 64 in low nibbles, then 64 in high ones, and their upper two bits in 32 bytes in turn.
+// Here 32 values are in 24 bytes: they become signed, and the last 8 are spread over the upper bits of the others.
 void to_q6_k(const uint8_t* block, uint8_t* to) {
-  for (uint32_t set = 0; set < 8; ++set)
-    for (uint32_t lane = 0; lane < 8; ++lane) {
-      uint32_t values[4];
-      for (uint32_t v = 0; v < 4; ++v) {
-        const SixBits at(32 * set + 8 * v + lane);
-        values[v] = ((block[at.low] >> at.low_shift & 15) | (block[at.high] >> at.high_shift & 3) << 4) ^ 32;
-      }
-      for (uint32_t v = 0; v < 3; ++v)
-        to[24 * set + 8 * v + lane] = uint8_t(values[v] | (values[3] >> (4 - 2 * v) & 3) << 6);
-    }
+  for (uint32_t set = 0; set < 8; ++set, to += 24) {
+    const uint8_t *low = block + set / 4 * 64 + set % 2 * 32, *high = block + 128 + set / 4 * 32;
+    const uint32_t nibble = set % 4 / 2 * 4, two = set % 4 * 2;
+    Lanes values[4];
+    for (uint32_t i = 0; i < 4; ++i)
+      values[i] = (bits(lanes_at(low + 8 * i), nibble, 4) | bits(lanes_at(high + 8 * i), two, 2) << 4) ^ all_lanes(32);
+    for (uint32_t i = 0; i < 3; ++i) put_lanes(to + 8 * i, values[i] | bits(values[3], 4 - 2 * i, 2) << 6);
+  }
 }
 void from_q6_k(const uint8_t* from, uint8_t* block) {
   std::memset(block, 0, 192);
-  for (uint32_t set = 0; set < 8; ++set)
-    for (uint32_t lane = 0; lane < 8; ++lane) {
-      const uint8_t* bytes = from + 24 * set + lane;
-      for (uint32_t v = 0; v < 4; ++v) {
-        const uint32_t last = bytes[0] >> 6 << 4 | bytes[8] >> 6 << 2 | bytes[16] >> 6;
-        const uint32_t value = (v < 3 ? bytes[8 * v] & 63u : last) ^ 32;
-        const SixBits at(32 * set + 8 * v + lane);
-        block[at.low] = uint8_t(block[at.low] | (value & 15) << at.low_shift);
-        block[at.high] = uint8_t(block[at.high] | value >> 4 << at.high_shift);
-      }
+  for (uint32_t set = 0; set < 8; ++set, from += 24) {
+    uint8_t *low = block + set / 4 * 64 + set % 2 * 32, *high = block + 128 + set / 4 * 32;
+    const uint32_t nibble = set % 4 / 2 * 4, two = set % 4 * 2;
+    Lanes values[4] = {};
+    for (uint32_t i = 0; i < 3; ++i) {
+      values[i] = bits(lanes_at(from + 8 * i), 0, 6);
+      values[3] |= bits(lanes_at(from + 8 * i), 6, 2) << (4 - 2 * i);
     }
+    for (uint32_t i = 0; i < 4; ++i) {
+      const Lanes value = values[i] ^ all_lanes(32);
+      put_lanes(low + 8 * i, lanes_at(low + 8 * i) | bits(value, 0, 4) << nibble);
+      put_lanes(high + 8 * i, lanes_at(high + 8 * i) | bits(value, 4, 2) << two);
+    }
+  }
 }
 
 void scales_to_bytes_of_iq4_xs(const uint8_t* block, uint8_t* to) {
@@ -130,24 +156,8 @@ void scales_from_bytes_of_iq4_xs(const uint8_t* from, uint8_t* block) {
   }
 }
 
-}  // namespace
-
-uint32_t pair_block_bytes(Format format) {
-  switch (format) {
-    case Format::q4_k:
-      return 148;
-    case Format::q5_k:
-      return 180;
-    case Format::iq4_xs:
-      return 138;
-    case Format::bf16:  // 32 values
-      return 64;
-    default:
-      return quant::block_bytes(format);
-  }
-}
-
-void to_pair_block(Format format, const uint8_t* block, uint8_t* to) {
+// Its switch is gone where the format is a constant.
+inline void to_pair_block(Format format, const uint8_t* block, uint8_t* to) {
   switch (format) {
     case Format::q4_k:
       std::memcpy(to, block, 4);
@@ -177,7 +187,7 @@ void to_pair_block(Format format, const uint8_t* block, uint8_t* to) {
     case Format::iq4_nl:
     case Format::mxfp4:
     case Format::bf16:
-      std::memcpy(to, block, pair_block_bytes(format));
+      std::memcpy(to, block, bytes_of_pairs(format));
       break;
     default:
       check(false, "a format that is packed in pairs");
@@ -208,6 +218,64 @@ void from_pair_block(Format format, const uint8_t* from, uint8_t* block) {
       break;
     default:  // those that to_pair_block undoes itself
       to_pair_block(format, from, block);
+  }
+}
+
+// A tile of one format.
+template <Format format>
+void pack_tile(const uint8_t* rows, uint64_t row_bytes, uint32_t count, uint64_t blocks, uint8_t* to) {
+  constexpr uint32_t bytes = bytes_of_pairs(format), header = bytes % 8, part = header_part(format);
+  const uint64_t block_bytes = row_bytes / blocks;
+  if (count < rows_of_pairs) std::memset(to, 0, blocks * bytes * rows_of_pairs);
+  for (uint64_t b = 0; b < blocks; ++b, to += bytes * rows_of_pairs)
+    for (uint32_t r = 0; r < count; ++r) {
+      uint8_t block[bytes];
+      to_pair_block(format, rows + r * row_bytes + b * block_bytes, block);
+      for (uint32_t i = 0; i < header; i += part) std::memcpy(to + i * rows_of_pairs + r * part, block + i, part);
+      for (uint32_t i = header; i < bytes; i += 8) std::memcpy(to + i * rows_of_pairs + r * 8, block + i, 8);
+    }
+}
+
+}  // namespace
+
+uint32_t pair_block_bytes(Format format) { return bytes_of_pairs(format); }
+
+void pack_pair_tile(Format format, const uint8_t* rows, uint64_t row_bytes, uint32_t count, uint64_t blocks,
+                    uint8_t* to) {
+  const auto pack = [&]<Format each>() { pack_tile<each>(rows, row_bytes, count, blocks, to); };
+  switch (format) {
+    case Format::q4_k:
+      return pack.operator()<Format::q4_k>();
+    case Format::q5_k:
+      return pack.operator()<Format::q5_k>();
+    case Format::q6_k:
+      return pack.operator()<Format::q6_k>();
+    case Format::iq4_xs:
+      return pack.operator()<Format::iq4_xs>();
+    case Format::q4_0:
+      return pack.operator()<Format::q4_0>();
+    case Format::q8_0:
+      return pack.operator()<Format::q8_0>();
+    case Format::iq4_nl:
+      return pack.operator()<Format::iq4_nl>();
+    case Format::mxfp4:
+      return pack.operator()<Format::mxfp4>();
+    case Format::bf16:
+      return pack.operator()<Format::bf16>();
+    default:
+      check(false, "a format that is packed in pairs");
+  }
+}
+
+void decode_pair_row(Format format, const uint8_t* tile, uint32_t r, uint64_t blocks, float* out) {
+  const uint32_t bytes = bytes_of_pairs(format), header = bytes % 8, part = header_part(format);
+  const uint32_t values = std::max<uint32_t>(quant::block_values(format), 32);
+  uint8_t packed[max_pair_block_bytes], block[max_pair_block_bytes];
+  for (uint64_t b = 0; b < blocks; ++b, tile += bytes * rows_of_pairs, out += values) {
+    for (uint32_t i = 0; i < header; i += part) std::memcpy(packed + i, tile + i * rows_of_pairs + r * part, part);
+    for (uint32_t i = header; i < bytes; i += 8) std::memcpy(packed + i, tile + i * rows_of_pairs + r * 8, 8);
+    from_pair_block(format, packed, block);
+    quant::decode(format, block, values, out);
   }
 }
 

@@ -1,5 +1,6 @@
-// Blocks of one row as tiles in pairs have them: the fields of the file's block, with scales and mins as bytes and
-// weights of five and six bits moved so that few operations unpack them. Nothing is lost: blocks can be restored.
+// Tiles in pairs of rows. A row's blocks have the fields of the file's, with scales and mins as bytes and weights of
+// five and six bits moved so that few operations unpack them; a tile has eight rows of them, eight bytes of each in
+// turn. Nothing is lost: rows can be restored.
 #pragma once
 #include <cstdint>
 
@@ -7,11 +8,13 @@
 
 namespace heddle::cpu {
 
-// Bytes of a block.
+// Bytes of a block of one row.
 uint32_t pair_block_bytes(quant::Format format);
-constexpr uint32_t max_pair_block_bytes = 210;
 
-void to_pair_block(quant::Format format, const uint8_t* block, uint8_t* to);
-void from_pair_block(quant::Format format, const uint8_t* from, uint8_t* block);
+// `count` rows, up to eight; those that are missing become zeros.
+void pack_pair_tile(quant::Format format, const uint8_t* rows, uint64_t row_bytes, uint32_t count, uint64_t blocks,
+                    uint8_t* to);
+// Row r of a tile, as quant::decode decodes it.
+void decode_pair_row(quant::Format format, const uint8_t* tile, uint32_t r, uint64_t blocks, float* out);
 
 }  // namespace heddle::cpu

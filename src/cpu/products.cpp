@@ -4,14 +4,21 @@
 
 #include <cstring>
 
+#include "cpu/pack_pairs.h"
+
 namespace heddle::cpu {
 namespace {
 
-constexpr uint32_t few_rows = 33;      // below it few formats need a slab
-constexpr uint32_t max_tiles = 32;     // of a piece with few rows
-constexpr uint32_t rows_at_once = 32;  // of activations: they stay in L2 while they meet the tiles of a slab
+constexpr uint32_t few_rows = 33;             // below it few formats need a slab
+constexpr uint32_t max_tiles = 32;            // of a piece with few rows
+constexpr uint64_t bytes_on_use = 128 << 10;  // of a piece that is packed on use: it stays in L2 until it is multiplied
+constexpr uint32_t rows_at_once = 32;         // of activations: they stay in L2 while they meet the tiles of a slab
 // Rows of a piece, at least, where rows are divided: a slab must pay for its filling.
 constexpr uint32_t min_rows_of_slab = 256, min_rows_of_packed = 64;
+
+uint64_t max_tiles_of(const Weights& weights, uint32_t limit) {
+  return weights.packed_on_use ? std::clamp<uint64_t>(bytes_on_use / weights.tile_bytes, 1, limit) : limit;
+}
 
 }  // namespace
 
@@ -44,7 +51,9 @@ void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint
 }
 
 void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float* out, uint8_t* slab) {
-  if (weights.pairs) return decode_row_of_pairs(weights, row, out);
+  if (weights.pairs)
+    return decode_pair_row(weights.format, weights.data + row / isa.tile_rows * weights.tile_bytes,
+                           uint32_t(row % isa.tile_rows), weights.blocks(), out);
   const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
   const SlabShape& shape = kernels.slab;
   const uint32_t rows = isa.tile_rows, r = uint32_t(row % rows), cols = uint32_t(weights.cols);
@@ -79,16 +88,18 @@ void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float
 
 Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, uint32_t rows)
     : isa_(isa), team_(team), scratch_(team.threads()) {
-  uint64_t slab = 0, decoded = 0;
+  uint64_t slab = 0, decoded = 0, tiles = 0;
   for (const Weights& weights : all) {
     if (weights.kind == XKind::f32)
       decoded = std::max(decoded, weights.cols * weights.tile_rows);
     else
       slab = std::max(slab, slab_bytes(weights, isa));
+    if (weights.packed_on_use) tiles = std::max(tiles, max_tiles_of(weights, max_tiles) * weights.tile_bytes);
   }
   const uint64_t values = std::max(uint64_t(few_rows) * max_tiles, uint64_t(rows) * slab_tiles) * isa.tile_rows;
   for (Scratch& scratch : scratch_) {
     scratch.slab = Pages(slab);
+    scratch.tiles = Pages(tiles);
     scratch.decoded.resize(decoded);
     scratch.values.resize(values);
     scratch.second.resize(values);
@@ -111,7 +122,11 @@ void Products::plan(std::span<const Product> products) {
     const uint32_t count = product.x.count;
     if (count == 0) continue;
     const uint64_t all = product.weights->tiles(), tile_bytes = tile_bytes_of(product);
-    uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, count < few_rows ? max_tiles : slab_tiles);
+    const auto at_most = [&](uint32_t limit) {
+      const uint64_t own = max_tiles_of(*product.weights, limit);
+      return product.second ? std::min(own, max_tiles_of(*product.second, limit)) : own;
+    };
+    uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, at_most(count < few_rows ? max_tiles : slab_tiles));
     // Many rows are divided rather than the tiles of a slab, which would each read all of x, if that leaves enough
     // pieces.
     const bool packed = isa_.tiles[unsigned(product.weights->format)].many_packed;
@@ -120,7 +135,7 @@ void Products::plan(std::span<const Product> products) {
                                               count / (packed ? min_rows_of_packed : min_rows_of_slab));
     uint32_t rows = count;
     if (parts > 1 && slabs * parts >= 2 * team_.threads()) {
-      tiles = slab_tiles;
+      tiles = at_most(slab_tiles);
       rows = uint32_t((count + parts - 1) / parts + rows_at_once - 1) / rows_at_once * rows_at_once;
     }
     for (uint64_t first = 0; first < all; first += tiles)
@@ -145,7 +160,13 @@ Piece Products::compute(std::span<const Product> products, const Range& range, u
 
 void Products::multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out) {
   if (weights.kind == XKind::f32) return multiply_floats(weights, range, x, scratch, out);
-  multiply_tiles(weights, isa_, range.first, range.tiles, x.of(weights.kind), x.count, out, scratch.slab.data());
+  const XRow* xs = x.of(weights.kind);
+  if (!weights.packed_on_use)
+    return multiply_tiles(weights, isa_, range.first, range.tiles, xs, x.count, out, scratch.slab.data());
+  pack_tiles(weights.matrix(), weights, range.first, range.tiles, scratch.tiles.data());
+  Weights packed = weights;
+  packed.data = scratch.tiles.data();
+  multiply_tiles(packed, isa_, 0, range.tiles, xs, x.count, out, scratch.slab.data());
 }
 
 void Products::multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch,

@@ -55,7 +55,8 @@ class Products {
     uint32_t row, count;  // of x
   };
   struct Scratch {
-    Pages slab;  // aligned to a cache line
+    Pages slab;   // aligned to a cache line
+    Pages tiles;  // of weights that are packed on use, those of a piece
     std::vector<float> values, second, decoded;
   };
   void plan(std::span<const Product> products);

@@ -1,4 +1,4 @@
-// One arena for all tiles, in large pages: no matrix ends in a page that is mostly empty.
+// One arena for all tiles that are packed while loading, in large pages: no matrix ends in a page that is mostly empty.
 #include "cpu/weights.h"
 
 #include <algorithm>
@@ -12,9 +12,8 @@ uint64_t packed_size(const Weights& weights) {
 
 }  // namespace
 
-ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team,
-                           const std::function<void(uint64_t, uint64_t)>& progress)
-    : isa_(isa), exact_(exact) {
+ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, const Options& options, Team& team)
+    : isa_(isa), exact_(options.exact) {
   for (const model::Layer& layer : model.layers) {
     std::vector<SublayerWeights>& to = layers.emplace_back();
     for (const model::Sublayer& sublayer : layer.sublayers)
@@ -22,11 +21,20 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
   }
   output = add(model.output);
   if (model.token_inputs) token_inputs = add(model.token_inputs->projection);
+  if (options.repack)
+    pack(options, team);
+  else
+    for (size_t i = 0; i < all_.size(); ++i) {
+      all_[i].data = sources_[i].data.data();
+      all_[i].packed_on_use = all_[i].kind != XKind::f32;
+    }
   // One rank's rows of the output matrix are not all that the embedding has.
   if (output && model.output.data.data() == model.embedding.data.data() && model.output.rows == model.embedding.rows &&
-      output->kind != XKind::f32)
+      output->kind != XKind::f32 && options.repack)
     embedding = output;
+}
 
+void ModelWeights::pack(const Options& options, Team& team) {
   uint64_t bytes = 0;
   for (const Weights& weights : all_) bytes += packed_size(weights);
   arena_ = Pages(bytes, Pages::Size::large);
@@ -41,13 +49,13 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, bool exact
     constexpr uint64_t tiles_at_once = 16;
     team.run((weights.tiles() + tiles_at_once - 1) / tiles_at_once, [&](uint64_t item, uint32_t) {
       const uint64_t first = item * tiles_at_once, count = std::min(tiles_at_once, weights.tiles() - first);
-      pack_tiles(source, weights, first, count, arena_.data() + at);
+      pack_tiles(source, weights, first, count, arena_.data() + at + first * weights.tile_bytes);
       const uint64_t row = first * weights.tile_rows, rows = std::min(count * weights.tile_rows, weights.rows - row);
       files.release(source.slice(row, rows).data);
     });
     files.release(source.data);  // with the pages that two pieces share
     at += packed_size(weights);
-    if (progress) progress(at, bytes);
+    if (options.progress) options.progress(at, bytes);
   }
 }
 

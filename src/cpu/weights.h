@@ -1,12 +1,12 @@
-// All weights of a model, packed.
+// All weights of a model, packed while loading or when they are used.
 #pragma once
 #include <deque>
-#include <functional>
 #include <map>
 #include <optional>
 #include <variant>
 #include <vector>
 
+#include "cpu/cpu.h"
 #include "cpu/pack.h"
 #include "cpu/pages.h"
 #include "cpu/team.h"
@@ -55,9 +55,8 @@ using SublayerWeights = std::variant<AttentionWeights, FeedForwardWeights, Mixtu
 
 class ModelWeights {
  public:
-  // Packs on the team's threads and gives the pages of the file back as it goes.
-  ModelWeights(const model::Model& model, const Isa& isa, bool exact, Team& team,
-               const std::function<void(uint64_t, uint64_t)>& progress = {});
+  // Packs on the team's threads and gives the pages of the file back as it goes; or leaves all weights in the file.
+  ModelWeights(const model::Model& model, const Isa& isa, const Options& options, Team& team);
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;
 
@@ -78,6 +77,8 @@ class ModelWeights {
   ShortConvolutionWeights add(const model::ShortConvolution& convolution);
   AltupWeights add(const model::Altup& altup);
   NextHeadWeights add(const model::NextHead& head);
+
+  void pack(const Options& options, Team& team);
 
   const Isa& isa_;
   bool exact_;

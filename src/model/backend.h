@@ -35,6 +35,7 @@ constexpr uint32_t no_block = ~0u;  // in a block table of windows: no row sees 
 // Bytes that a model takes on a device.
 struct Memory {
   uint64_t weights = 0, kv = 0, states = 0, workspace = 0;
+  uint64_t in_file = 0;  // weights that are read from the file at each step: memory that the system can take back
   uint64_t total() const { return weights + kv + states + workspace; }
 };
 // Bytes of a token in the cache of an attention.

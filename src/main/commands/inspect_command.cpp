@@ -75,7 +75,7 @@ Shape shape_of(const Checkpoint& checkpoint) {
 // What running it on the CPU takes, as `heddle plan` counts it.
 struct Needs {
   uint32_t context = 0;
-  model::Memory memory;
+  model::Memory memory, without_repacking;
   std::string problem;  // why heddle cannot run it; empty: it can
 };
 
@@ -83,9 +83,11 @@ Needs needs_of(const std::string& name, const InspectOptions& options) {
   try {
     const model::Model model = model::load(open_model(name), {.context = options.context});
     const DeviceOptions device{.device = "cpu", .kv = options.kv};
-    return {model.context, memory_for(model, device, limits_for(model, device, model.context, cpu_rows(device))), ""};
+    const DeviceOptions in_file{.device = "cpu", .kv = options.kv, .no_repack = true};
+    const model::Limits limits = limits_for(model, device, model.context, cpu_rows(device));
+    return {model.context, memory_for(model, device, limits), memory_for(model, in_file, limits), ""};
   } catch (const Error& error) {
-    return {0, {}, error.what()};
+    return {.problem = error.what()};
   }
 }
 
@@ -163,11 +165,12 @@ void print_text(const Checkpoint& checkpoint, const Summary& sum, const InspectO
   const model::Memory& memory = sum.needs.memory;
   line("memory",
        sum.needs.problem.empty()
-           ? fmt::format("{} on the CPU: weights {}, KV cache of {} tokens in {} {}, {}workspace {}",
-                         bytes_text(double(memory.total())), bytes_text(double(memory.weights)), sum.needs.context,
-                         name_of(options.kv), bytes_text(double(memory.kv)),
-                         memory.states ? fmt::format("recurrent states {}, ", bytes_text(double(memory.states))) : "",
-                         bytes_text(double(memory.workspace)))
+           ? fmt::format(
+                 "{} on the CPU: weights {}, KV cache of {} tokens in {} {}, {}workspace {}; with --no-repack {}",
+                 bytes_text(double(memory.total())), bytes_text(double(memory.weights)), sum.needs.context,
+                 name_of(options.kv), bytes_text(double(memory.kv)),
+                 memory.states ? fmt::format("recurrent states {}, ", bytes_text(double(memory.states))) : "",
+                 bytes_text(double(memory.workspace)), bytes_text(double(sum.needs.without_repacking.total())))
            : fmt::format("{} of tensors; heddle cannot run it: {}", bytes_text(double(sum.tensor_bytes)),
                          sum.needs.problem));
   for (const std::string& text : checkpoint.warnings) line("warning", text);
@@ -229,7 +232,8 @@ void print_json(const Checkpoint& checkpoint, const Summary& sum, const InspectO
                       {"kv", name_of(options.kv)},
                       {"states_bytes", sum.needs.memory.states},
                       {"workspace_bytes", sum.needs.memory.workspace},
-                      {"needed_bytes", sum.needs.memory.total()}};
+                      {"needed_bytes", sum.needs.memory.total()},
+                      {"needed_bytes_without_repacking", sum.needs.without_repacking.total()}};
   else
     json["problem"] = sum.needs.problem;
   for (const auto& [type, of] : sum.types)

@@ -121,11 +121,13 @@ void print_plan_table(const std::vector<Device>& devices, std::ostream& out) {
       out << fmt::format("{:<8}  cannot run it: {}\n", d.name, d.problem);
       continue;
     }
-    out << fmt::format("{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {}{}; {} ({})\n", d.name, text(d.needed.weights),
-                       text(d.needed.kv), text(d.needed.workspace), text(d.needed.total()), text(d.free),
-                       d.needed.states ? fmt::format("with {} of recurrent states; ", text(d.needed.states)) : "",
-                       d.fits() ? "fits" : fmt::format("does not fit: {} too little", text(d.needed.total() - d.free)),
-                       d.largest ? fmt::format("contexts up to {} tokens fit", d.largest) : "no context fits", d.what);
+    out << fmt::format(
+        "{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>10}  {}{}; {} ({})\n", d.name, text(d.needed.weights),
+        text(d.needed.kv), text(d.needed.workspace), text(d.needed.total()), text(d.free),
+        (d.needed.states ? fmt::format("with {} of recurrent states; ", text(d.needed.states)) : "") +
+            (d.needed.in_file ? fmt::format("{} of weights stay in the file; ", text(d.needed.in_file)) : ""),
+        d.fits() ? "fits" : fmt::format("does not fit: {} too little", text(d.needed.total() - d.free)),
+        d.largest ? fmt::format("contexts up to {} tokens fit", d.largest) : "no context fits", d.what);
     if (d.split)
       out << fmt::format("          split: {}: {} of {}, {} of the CPU's, context of {} tokens\n", d.split->text,
                          text(d.split->on_gpu.total()), d.name, text(d.split->on_cpu.total()), d.split->context);
@@ -154,6 +156,7 @@ void print_plan_json(const Plan& plan, model::KvFormat kv, uint64_t kv_host, std
                     {"weights_bytes", d.needed.weights},
                     {"kv_bytes", d.needed.kv},
                     {"states_bytes", d.needed.states},
+                    {"in_file_bytes", d.needed.in_file},
                     {"workspace_bytes", d.needed.workspace},
                     {"needed_bytes", d.needed.total()},
                     {"free_bytes", d.free},

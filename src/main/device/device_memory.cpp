@@ -152,7 +152,8 @@ model::Limits limits_for(const model::Model& model, const DeviceOptions& options
 model::Memory memory_for(const model::Model& model, const DeviceOptions& options, const model::Limits& limits,
                          const cuda::DeviceInfo* gpu) {
   if (gpu) return gpu::memory_needed(model, limits, *gpu, {.device = gpu->ordinal, .exact = options.exact});
-  const cpu::Options cpu{.threads = options.threads, .isa = options.isa, .exact = options.exact};
+  const cpu::Options cpu{
+      .threads = options.threads, .isa = options.isa, .exact = options.exact, .repack = !options.no_repack};
   model::Memory memory = cpu::memory_needed(model, limits, cpu);
   if (options.backend == "reference") {  // its cache is f32
     model::Limits halves = limits;
@@ -235,6 +236,8 @@ std::string does_not_fit(const model::Model& model, const Fit& fit, const std::s
     remedy = "a shorter context does not help";
     if (!type.empty()) remedy += fmt::format(", weights as {} would fit", type);
   }
+  if (where.empty() && fit.needed.in_file == 0 && fit.total() - fit.needed.weights - fit.draft.weights <= fit.available)
+    remedy += "; --no-repack leaves the weights in the file, which is slower";
   std::string drafts;
   if (draft)
     drafts = fmt::format("; draft {}: weights {}, KV cache {}, workspace {}", draft->name, text(fit.draft.weights),

@@ -43,6 +43,8 @@ void describe_device(CLI::App& command, DeviceOptions& options) {
       ->type_name("NAME");
   command.add_option("--cpu-isa", options.isa, "Instruction set of the cpu backend: auto, or one this machine has")
       ->type_name("NAME");
+  command.add_flag("--no-repack", options.no_repack,
+                   "Leave weights in the file and repack them at each use: slower, for models larger than memory; CPU");
   describe_split(command, options);
   command.add_flag("--exact", options.exact, "Do not quantise activations");
   command.add_flag("--deterministic", options.deterministic,

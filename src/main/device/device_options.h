@@ -36,6 +36,7 @@ struct DeviceOptions {
   bool beside_others = false;
   model::KvFormat kv = model::KvFormat::f16;
   bool exact = false;              // activations are not quantised
+  bool no_repack = false;          // weights stay in the file, on the CPU: slower, with little memory
   bool deterministic = false;      // a GPU computes a row independently of the rest of its batch; a CPU always does
   bool no_selftest = false;        // a GPU is not tested before it is used
   bool trace = false;              // a GPU keeps the times of its kernels
@@ -74,5 +75,7 @@ struct WantedDevice {
 };
 // Throws an Error for unknown names and for options that exclude each other.
 WantedDevice wanted_device(const DeviceOptions& options);
+// Of options that ask for the CPU, the one to name: "--device cpu", "--backend cpu" or "--no-repack".
+std::string option_for_cpu(const DeviceOptions& options);
 
 }  // namespace heddle

@@ -112,6 +112,7 @@ std::vector<std::string> child_arguments(const std::string& model, const DeviceO
   }
   if (options.many) words.push_back("--many");
   if (options.exact) words.push_back("--exact");
+  if (options.no_repack) words.push_back("--no-repack");
   if (options.deterministic) words.push_back("--deterministic");
   if (options.no_selftest) words.push_back("--no-selftest");
   if (options.mtp) words.push_back("--mtp");

@@ -255,7 +255,11 @@ class Opener {
             .on_assembling = [this, &model] { line_.show("assembling the kernels of " + model.name); }};
   }
   cpu::Options cpu_options(const model::Model& model) {
-    return {.threads = options_.threads, .isa = options_.isa, .exact = options_.exact, .progress = loading(model)};
+    return {.threads = options_.threads,
+            .isa = options_.isa,
+            .exact = options_.exact,
+            .repack = !options_.no_repack,
+            .progress = loading(model)};
   }
 
   void on_cpu() {
@@ -300,8 +304,7 @@ class Opener {
     if (options_.mtp && options_.ranks.pipeline > 1)
       throw Error("--mtp: expected one stage, found --pipeline {}", options_.ranks.pipeline);
     if (!options_.ranks.gpus.empty() && wanted_.cpu)
-      throw Error("--gpus: expected --device auto with it, found {}",
-                  options_.backend.empty() ? "--device cpu" : "--backend " + options_.backend);
+      throw Error("--gpus: expected --device auto with it, found {}", option_for_cpu(options_));
     if (!options_.ranks.gpus.empty() && wanted_.gpu)
       throw Error("--gpus: expected --device auto with it, found --device {}", options_.device);
     if (options_.ranks.cpu_ranks && wanted_.gpu)

@@ -68,8 +68,11 @@ std::unique_ptr<model::Backend> make(const model::Model& model, const model::Lim
                                      const DeviceOptions& options, bool graphs, ProgressLine& line) {
   const WantedDevice wanted = wanted_device(options);
   const auto loading = [&](uint64_t done, uint64_t all) { line.transfer("loading " + model.name, done, all); };
-  const cpu::Options on_cpu{
-      .threads = options.threads, .isa = options.isa, .exact = options.exact, .progress = loading};
+  const cpu::Options on_cpu{.threads = options.threads,
+                            .isa = options.isa,
+                            .exact = options.exact,
+                            .repack = !options.no_repack,
+                            .progress = loading};
   if (wanted.cpu) return cpu::make_cpu(model, limits, on_cpu);
   const gpu::Options on_gpu{.device = wanted.gpu.value_or(0),
                             .exact = options.exact,

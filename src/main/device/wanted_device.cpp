@@ -29,6 +29,11 @@ std::optional<uint32_t> cuda_number(const std::string& device) {
   return number;
 }
 
+std::string option_for_cpu(const DeviceOptions& options) {
+  if (options.device == "cpu") return "--device cpu";
+  return options.backend.empty() ? "--no-repack" : "--backend " + options.backend;
+}
+
 WantedDevice wanted_device(const DeviceOptions& options) {
   const std::optional<uint32_t> gpu = cuda_number(options.device);
   if (!gpu && options.device != "auto" && options.device != "cpu")
@@ -43,14 +48,16 @@ WantedDevice wanted_device(const DeviceOptions& options) {
     throw Error("--draft-tokens: expected 1 to {}, found {}", max_draft_tokens, options.proposals());
   if (options.draft_tokens && options.draft.empty() && !options.mtp)
     throw Error("--draft-tokens: expected --draft or --mtp with it, found neither");
-  const bool cpu = options.device == "cpu" || !options.backend.empty();
+  if (gpu && options.no_repack)
+    throw Error("--no-repack is for the CPU: expected --device cpu or auto with it, found {}", options.device);
+  const bool cpu = options.device == "cpu" || !options.backend.empty() || options.no_repack;
   const char* for_gpus = options.gpu_layers    ? "--gpu-layers"
                          : options.cpu_experts ? "--cpu-experts"
                          : options.gpu_memory  ? "--gpu-memory"
                                                : nullptr;
   if (cpu && for_gpus)
     throw Error("{} is for GPUs: expected --device auto or cuda:N with it, found {}", for_gpus,
-                options.backend.empty() ? "--device cpu" : "--backend " + options.backend);
+                option_for_cpu(options));
   return {.cpu = cpu, .gpu = gpu};
 }
 

@@ -104,8 +104,10 @@ std::string serve_lines(const auto& facts) {
     row("KV store", fmt::format("{} of the system's memory{}{}", bytes(tiers.host_bytes()),
                                 tiers.disk.empty() ? "" : ", and on disk: " + tiers.disk,
                                 running.group ? "; each rank has its own" : ""));
-  row("memory", fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
-                            bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)));
+  row("memory",
+      fmt::format("{}: weights {}, KV cache {}, workspace {}", bytes(device.memory.total()),
+                  bytes(device.memory.weights), bytes(device.memory.kv), bytes(device.memory.workspace)) +
+          (device.memory.in_file ? fmt::format("; {} of weights stay in the file", bytes(device.memory.in_file)) : ""));
   if (device.draft)
     row("draft",
         fmt::format("{}: {:.1f} M parameters, {}, up to {} tokens at once", running.draft->model.name,
@@ -149,6 +151,7 @@ std::string serve_config(const auto& facts) {
                   : options.device.threads      ? options.device.threads
                                                 : hardware_threads()},
       {"exact", options.device.exact},
+      {"no_repack", options.device.no_repack},
       {"deterministic", !running.gpu || options.device.deterministic},
       {"kv",
        {{"format", name_of(running.limits.kv)},

@@ -52,6 +52,13 @@ TEST(Inspect, CountsAsPlanDoes) {
     const auto other = nlohmann::json::parse(heddle(plan).out)["devices"][0];
     for (const char* field : {"weights_bytes", "kv_bytes", "workspace_bytes", "needed_bytes"})
       EXPECT_EQ(one[field], other[field]) << field;
+    plan.push_back("--no-repack");
+    const auto in_file = nlohmann::json::parse(heddle(plan).out)["devices"][0];
+    EXPECT_EQ(one["needed_bytes_without_repacking"], in_file["needed_bytes"]);
+    EXPECT_EQ(in_file["needed_bytes"].get<uint64_t>(),
+              other["needed_bytes"].get<uint64_t>() - other["weights_bytes"].get<uint64_t>());
+    EXPECT_EQ(in_file["weights_bytes"], 0);
+    EXPECT_GT(in_file["in_file_bytes"], 1'000'000);
   }
 }
 

@@ -116,6 +116,20 @@ TEST(Plan, WhatDoesNotFitIsStatusOneAndSaysByHowMuch) {
   EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
 }
 
+TEST(Plan, WeightsInTheFileNeedNoMemory) {
+  const std::vector<std::string> little{"plan", weft,        "--ctx", "512",          "--rows",
+                                        "16",   "--threads", "1",     "--cpu-memory", "8MB"};
+  std::vector<std::string> in_file = little;
+  in_file.push_back("--no-repack");
+  EXPECT_EQ(heddle(little).status, 1);
+  const Result result = heddle(in_file);
+  EXPECT_EQ(result.status, 0) << result.out;
+  EXPECT_TRUE(has(result.out, "of weights stay in the file; fits")) << result.out;
+  const Result run =
+      heddle({"run", weft, "-p", "x", "--cpu-memory", "20MB", "--device", "cpu", "--threads", "1", "--ctx", "512"});
+  EXPECT_TRUE(has(run.err, "--no-repack leaves the weights in the file")) << run.err;
+}
+
 TEST(Plan, TheLargestContextIsTheLargest) {
   const auto running = open_running("weft", {.device = "cpu"});
   const auto bytes = [&](uint32_t context) {

@@ -49,6 +49,23 @@ TEST_F(RunCommand, WhatDoesNotFitIsSaid) {
   EXPECT_EQ(heddle({"run", folder.file("none.gguf"), "-p", "x"}).status, 1);
 }
 
+TEST_F(RunCommand, WeightsInTheFileChangeNothingButTheTime) {
+  const std::vector<std::string> arguments{"run", weft, "-p", "Once upon a time", "-n", "40", "--temp", "0"};
+  const auto with = [&](std::initializer_list<const char*> more) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), more.begin(), more.end());
+    return heddle(all);
+  };
+  const Result plain = with({"--device", "cpu"}), in_file = with({"--no-repack"});
+  EXPECT_EQ(in_file.status, 0) << in_file.err;
+  EXPECT_EQ(in_file.out, plain.out);
+  EXPECT_NE(with({"--no-repack", "--device", "cuda:0"})
+                .err.find("--no-repack is for the CPU: expected --device cpu or auto with it, found cuda:0"),
+            std::string::npos);
+  EXPECT_NE(with({"--no-repack", "--gpu-layers", "2"}).err.find("--gpu-layers is for GPUs"), std::string::npos);
+  EXPECT_NE(with({"--no-repack", "--gpu-layers", "2"}).err.find("found --no-repack"), std::string::npos);
+}
+
 TEST_F(RunCommand, ADraftChangesNothingButTheTime) {
   const std::string smaller = folder.file("weft-q4.gguf");
   ASSERT_EQ(heddle({"quantize", weft, smaller, "--type", "Q4_0", "--allow-requantize"}).status, 0);
