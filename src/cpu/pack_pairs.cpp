@@ -48,17 +48,30 @@ Lanes lanes_at(const uint8_t* at) {
   return lanes;
 }
 void put_lanes(uint8_t* to, Lanes lanes) { std::memcpy(to, &lanes, 8); }
+
+// Where the units of eight bytes of a row go: in a block of its own they follow each other, in a tile other rows come
+// between them.
+struct Units {
+  uint8_t* to;
+  uint32_t stride;
+  void put(uint32_t index, Lanes lanes) const { put_lanes(to + index * stride, lanes); }
+  Units from(uint32_t index) const { return {to + index * stride, stride}; }
+};
+inline void copy_units(const uint8_t* from, uint32_t count, Units to) {
+  for (uint32_t i = 0; i < count; ++i) to.put(i, lanes_at(from + 8 * i));
+}
+using FourLanes [[gnu::vector_size(32)]] = Lanes;
 // Of each lane `count` bits from bit `from` on.
 constexpr Lanes bits(Lanes lanes, uint32_t from, uint32_t count) {
   return lanes >> from & all_lanes((1u << count) - 1);
 }
 
 // The twelve bytes of q4_k and q5_k: eight scales, then eight mins, of six bits.
-void split_six_bits(const uint8_t* packed, uint8_t* to) {
+inline void split_six_bits(const uint8_t* packed, Units to) {
   const Lanes first = lanes_at(packed), rest = quant::u32_at(packed + 8);  // first: four scales, four mins
   const Lanes low = bits(first, 0, 6), high = bits(first, 6, 2) << 4;      // high: of the four others
-  put_lanes(to, (low & UINT32_MAX) | (high | bits(rest, 0, 4)) << 32);
-  put_lanes(to + 8, low >> 32 | (high >> 32 | bits(rest, 4, 4)) << 32);
+  to.put(0, (low & UINT32_MAX) | (high | bits(rest, 0, 4)) << 32);
+  to.put(1, low >> 32 | (high >> 32 | bits(rest, 4, 4)) << 32);
 }
 void join_six_bits(const uint8_t* from, uint8_t* packed) {
   const Lanes scales = lanes_at(from), mins = lanes_at(from + 8);
@@ -69,12 +82,12 @@ void join_six_bits(const uint8_t* from, uint8_t* packed) {
 }
 
 // Eight values of five bits in five bytes.
-void join_fives(const Lanes* v, uint8_t* to) {
-  put_lanes(to, v[0] | bits(v[5], 2, 3) << 5);
-  put_lanes(to + 8, v[1] | bits(v[7], 1, 1) << 5 | bits(v[5], 0, 2) << 6);
-  put_lanes(to + 16, v[2] | bits(v[6], 2, 3) << 5);
-  put_lanes(to + 24, v[3] | bits(v[7], 0, 1) << 5 | bits(v[6], 0, 2) << 6);
-  put_lanes(to + 32, v[4] | bits(v[7], 2, 3) << 5);
+inline void join_fives(const Lanes* v, Units to) {
+  to.put(0, v[0] | bits(v[5], 2, 3) << 5);
+  to.put(1, v[1] | bits(v[7], 1, 1) << 5 | bits(v[5], 0, 2) << 6);
+  to.put(2, v[2] | bits(v[6], 2, 3) << 5);
+  to.put(3, v[3] | bits(v[7], 0, 1) << 5 | bits(v[6], 0, 2) << 6);
+  to.put(4, v[4] | bits(v[7], 2, 3) << 5);
 }
 void split_fives(const uint8_t* from, Lanes* v) {
   Lanes bytes[5];
@@ -86,15 +99,15 @@ void split_fives(const uint8_t* from, Lanes* v) {
 }
 
 // Of each 64 values q5_k has 32 in low nibbles, then 32 in high ones; their fifth bits are those of 32 bytes in turn.
-void to_q5_k(const uint8_t* block, uint8_t* to) {
+inline void to_q5_k(const uint8_t* block, Units to) {
   const uint8_t *high = block + 16, *low = block + 48;
-  for (uint32_t set = 0; set < 4; ++set, low += 32, to += 40) {
+  for (uint32_t set = 0; set < 4; ++set, low += 32) {
     Lanes values[8];
     for (uint32_t half = 0; half < 2; ++half)
       for (uint32_t i = 0; i < 4; ++i)
         values[4 * half + i] =
             bits(lanes_at(low + 8 * i), 4 * half, 4) | bits(lanes_at(high + 8 * i), 2 * set + half, 1) << 4;
-    join_fives(values, to);
+    join_fives(values, to.from(5 * set));
   }
 }
 void from_q5_k(const uint8_t* from, uint8_t* block) {
@@ -113,14 +126,17 @@ void from_q5_k(const uint8_t* from, uint8_t* block) {
 
 // Of each 128 values q6_k has 64 in low nibbles, then 64 in high ones, and their upper two bits in 32 bytes in turn.
 // Here 32 values are in 24 bytes: they become signed, and the last 8 are spread over the upper bits of the others.
-void to_q6_k(const uint8_t* block, uint8_t* to) {
-  for (uint32_t set = 0; set < 8; ++set, to += 24) {
+inline void to_q6_k(const uint8_t* block, Units to) {
+  for (uint32_t set = 0; set < 8; ++set) {
     const uint8_t *low = block + set / 4 * 64 + set % 2 * 32, *high = block + 128 + set / 4 * 32;
     const uint32_t nibble = set % 4 / 2 * 4, two = set % 4 * 2;
-    Lanes values[4];
-    for (uint32_t i = 0; i < 4; ++i)
-      values[i] = (bits(lanes_at(low + 8 * i), nibble, 4) | bits(lanes_at(high + 8 * i), two, 2) << 4) ^ all_lanes(32);
-    for (uint32_t i = 0; i < 3; ++i) put_lanes(to + 8 * i, values[i] | bits(values[3], 4 - 2 * i, 2) << 6);
+    FourLanes nibbles, twos;
+    std::memcpy(&nibbles, low, 32);
+    std::memcpy(&twos, high, 32);
+    const FourLanes values = ((nibbles >> nibble & all_lanes(15)) | (twos >> two & all_lanes(3)) << 4) ^ all_lanes(32);
+    const FourLanes last = FourLanes{values[3] >> 4, values[3] >> 2, values[3], 0} & all_lanes(3);
+    const FourLanes result = values | last << 6;
+    for (uint32_t i = 0; i < 3; ++i) to.put(3 * set + i, result[i]);
   }
 }
 void from_q6_k(const uint8_t* from, uint8_t* block) {
@@ -141,10 +157,12 @@ void from_q6_k(const uint8_t* from, uint8_t* block) {
   }
 }
 
-void scales_to_bytes_of_iq4_xs(const uint8_t* block, uint8_t* to) {
+inline Lanes scales_of_iq4_xs(const uint8_t* block) {
   const uint32_t high = quant::u16_at(block + 2);
+  uint8_t scales[8];
   for (uint32_t j = 0; j < 8; ++j)
-    to[j] = uint8_t(((block[4 + j / 2] >> 4 * (j % 2) & 15) | (high >> 2 * j & 3) << 4) - 32);
+    scales[j] = uint8_t(((block[4 + j / 2] >> 4 * (j % 2) & 15) | (high >> 2 * j & 3) << 4) - 32);
+  return lanes_at(scales);
 }
 void scales_from_bytes_of_iq4_xs(const uint8_t* from, uint8_t* block) {
   std::memset(block + 2, 0, 6);
@@ -156,39 +174,42 @@ void scales_from_bytes_of_iq4_xs(const uint8_t* from, uint8_t* block) {
   }
 }
 
-// Its switch is gone where the format is a constant.
-inline void to_pair_block(Format format, const uint8_t* block, uint8_t* to) {
+// Parts of the header lie `stride` apart. The switch is gone where the format is a constant.
+inline void to_pair_block(Format format, const uint8_t* block, uint8_t* header, uint32_t stride, Units units) {
   switch (format) {
     case Format::q4_k:
-      std::memcpy(to, block, 4);
-      split_six_bits(block + 4, to + 4);
-      std::memcpy(to + 20, block + 16, 128);
-      break;
+      std::memcpy(header, block, 2);
+      std::memcpy(header + stride, block + 2, 2);
+      split_six_bits(block + 4, units);
+      return copy_units(block + 16, 16, units.from(2));
     case Format::q5_k:
-      std::memcpy(to, block, 4);
-      split_six_bits(block + 4, to + 4);
-      to_q5_k(block, to + 20);
-      break;
+      std::memcpy(header, block, 2);
+      std::memcpy(header + stride, block + 2, 2);
+      split_six_bits(block + 4, units);
+      return to_q5_k(block, units.from(2));
     case Format::q6_k:
-      std::memcpy(to, block + 208, 2);
-      std::memcpy(to + 2, block + 192, 16);
-      to_q6_k(block, to + 18);
-      break;
+      std::memcpy(header, block + 208, 2);
+      copy_units(block + 192, 2, units);
+      return to_q6_k(block, units.from(2));
     case Format::iq4_xs:
-      std::memcpy(to, block, 2);
-      scales_to_bytes_of_iq4_xs(block, to + 2);
-      std::memcpy(to + 10, block + 8, 128);
-      break;
+      std::memcpy(header, block, 2);
+      units.put(0, scales_of_iq4_xs(block));
+      return copy_units(block + 8, 16, units.from(1));
     case Format::q4_0:  // nibbles become signed
-      std::memcpy(to, block, 2);
-      for (int i = 2; i < 18; ++i) to[i] = block[i] ^ 0x88;
-      break;
+      std::memcpy(header, block, 2);
+      for (uint32_t i = 0; i < 2; ++i) units.put(i, lanes_at(block + 2 + 8 * i) ^ all_lanes(0x88));
+      return;
     case Format::q8_0:
+      std::memcpy(header, block, 2);
+      return copy_units(block + 2, 4, units);
     case Format::iq4_nl:
+      std::memcpy(header, block, 2);
+      return copy_units(block + 2, 2, units);
     case Format::mxfp4:
+      header[0] = block[0];
+      return copy_units(block + 1, 2, units);
     case Format::bf16:
-      std::memcpy(to, block, bytes_of_pairs(format));
-      break;
+      return copy_units(block, 8, units);
     default:
       check(false, "a format that is packed in pairs");
   }
@@ -217,7 +238,8 @@ void from_pair_block(Format format, const uint8_t* from, uint8_t* block) {
       std::memcpy(block + 8, from + 10, 128);
       break;
     default:  // those that to_pair_block undoes itself
-      to_pair_block(format, from, block);
+      const uint32_t header = bytes_of_pairs(format) % 8;
+      to_pair_block(format, from, block, header_part(format), {block + header, 8});
   }
 }
 
@@ -228,12 +250,9 @@ void pack_tile(const uint8_t* rows, uint64_t row_bytes, uint32_t count, uint64_t
   const uint64_t block_bytes = row_bytes / blocks;
   if (count < rows_of_pairs) std::memset(to, 0, blocks * bytes * rows_of_pairs);
   for (uint64_t b = 0; b < blocks; ++b, to += bytes * rows_of_pairs)
-    for (uint32_t r = 0; r < count; ++r) {
-      uint8_t block[bytes];
-      to_pair_block(format, rows + r * row_bytes + b * block_bytes, block);
-      for (uint32_t i = 0; i < header; i += part) std::memcpy(to + i * rows_of_pairs + r * part, block + i, part);
-      for (uint32_t i = header; i < bytes; i += 8) std::memcpy(to + i * rows_of_pairs + r * 8, block + i, 8);
-    }
+    for (uint32_t r = 0; r < count; ++r)
+      to_pair_block(format, rows + r * row_bytes + b * block_bytes, to + r * part, part * rows_of_pairs,
+                    {to + header * rows_of_pairs + r * 8, 8 * rows_of_pairs});
 }
 
 }  // namespace
