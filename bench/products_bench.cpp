@@ -41,7 +41,8 @@ void products(benchmark::State& state, const Isa& isa, quant::Format format, uin
   }
   const RowsView view = rows.view(count);
   const XRow* xs = view.of(weights.kind);
-  const uint32_t at_once = count <= 32 ? 16 : slab_tiles;  // as Products divides them among a few threads
+  const uint32_t at_once =
+      count <= 32 || weights.pairs ? 16 : slab_tiles;  // as Products divides them among a few threads
   std::vector<float> out(uint64_t(count) * at_once * isa.tile_rows);
   for (auto _ : state) {
     for (uint64_t first = 0; first < weights.tiles(); first += at_once)
@@ -57,7 +58,7 @@ const bool registered = [] {
     for (const quant::Format format : quant::all_formats()) {
       const Isa& isa = choose_isa(name);
       if (!isa.tiles[unsigned(format)]) continue;
-      for (const uint32_t count : {1, 2, 4, 8, 9, 16, 24, 64})
+      for (const uint32_t count : {1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 24, 32, 64})
         benchmark::RegisterBenchmark(
             fmt::format("{}/{}/{}", name, quant::name(format), count).c_str(),
             [&isa, format, count](benchmark::State& state) { products(state, isa, format, count); });

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint32_t few_rows = 33;             // below it few formats need a slab
 constexpr uint32_t max_tiles = 32;            // of a piece with few rows
+constexpr uint32_t pairs_tiles = 16;          // of a piece with many rows and tiles in pairs: x is written for each
 constexpr uint64_t bytes_on_use = 128 << 10;  // of a piece that is packed on use: it stays in L2 until it is multiplied
 constexpr uint32_t rows_at_once = 32;         // of activations: they stay in L2 while they meet the tiles of a slab
 // Rows of a piece, at least, where rows are divided: a slab must pay for its filling.
@@ -96,7 +97,7 @@ Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, u
       slab = std::max(slab, slab_bytes(weights, isa));
     if (weights.packed_on_use) tiles = std::max(tiles, max_tiles_of(weights, max_tiles) * weights.tile_bytes);
   }
-  const uint64_t values = std::max(uint64_t(few_rows) * max_tiles, uint64_t(rows) * slab_tiles) * isa.tile_rows;
+  const uint64_t values = std::max(uint64_t(few_rows) * max_tiles, uint64_t(rows) * pairs_tiles) * isa.tile_rows;
   for (Scratch& scratch : scratch_) {
     scratch.slab = Pages(slab);
     scratch.tiles = Pages(tiles);
@@ -126,16 +127,18 @@ void Products::plan(std::span<const Product> products) {
       const uint64_t own = max_tiles_of(*product.weights, limit);
       return product.second ? std::min(own, max_tiles_of(*product.second, limit)) : own;
     };
-    uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, at_most(count < few_rows ? max_tiles : slab_tiles));
+    const bool enough = all >= uint64_t(pairs_tiles) * 2 * team_.threads();
+    const uint32_t many_tiles = product.weights->pairs && enough ? pairs_tiles : slab_tiles;
+    uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, at_most(count < few_rows ? max_tiles : many_tiles));
     // Many rows are divided rather than the tiles of a slab, which would each read all of x, if that leaves enough
     // pieces.
     const bool packed = isa_.tiles[unsigned(product.weights->format)].many_packed;
-    const uint64_t slabs = (all + slab_tiles - 1) / slab_tiles;
+    const uint64_t slabs = (all + many_tiles - 1) / many_tiles;
     const uint64_t parts = std::min<uint64_t>((all * tile_bytes / share + slabs - 1) / slabs,
                                               count / (packed ? min_rows_of_packed : min_rows_of_slab));
     uint32_t rows = count;
     if (parts > 1 && slabs * parts >= 2 * team_.threads()) {
-      tiles = at_most(slab_tiles);
+      tiles = at_most(many_tiles);
       rows = uint32_t((count + parts - 1) / parts + rows_at_once - 1) / rows_at_once * rows_at_once;
     }
     for (uint64_t first = 0; first < all; first += tiles)

@@ -130,6 +130,9 @@ TEST_P(Packed, ProductsOfOneBlockAndOfAnOddNumberOfThem) {
       for (const uint32_t count : {1u, 2u, 9u}) compare(rows, blocks * pack_values(GetParam().format), count);
 }
 
+// More tiles than are unpacked at a time.
+TEST_P(Packed, ProductsOfManyTilesAndRows) { compare(17 * isa_.tile_rows + 3, 256, 43); }
+
 TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
   pack(1, 512);
   const Rows rows = make_rows(2, 512);
@@ -166,14 +169,15 @@ TEST_P(Packed, TinyValuesAreZeros) {
 // Few rows read packed weights, many read a slab: the result of a row is the same.
 TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
   pack(19, 512);
-  const Rows rows = make_rows(37, 512);
+  constexpr uint32_t most = 91;
+  const Rows rows = make_rows(most, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
-  const std::vector<float> all = multiply(rows, 37);
-  for (uint32_t count = 1; count < 37; ++count) {
+  const std::vector<float> all = multiply(rows, most);
+  for (uint32_t count = 1; count < most; count += count < 34 ? 1 : 7) {
     const std::vector<float> some = multiply(rows, count);
     ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
   }
-  ASSERT_EQ(all.size(), 37 * stride);
+  ASSERT_EQ(all.size(), most * stride);
 }
 
 TEST_P(Packed, RowsMayLieAnywhere) {

@@ -16,21 +16,19 @@ void bf16_of_row(const float* x, uint32_t cols, int8_t* to) {
   }
 }
 
-// Two pairs of weight rows from `first` on with xp pairs of rows of x, which lie 4 * cols bytes apart, four values of
-// each row of a pair in turn.
+// wp pairs of weight rows from `first` on with xp pairs of rows of x: four values of each row of each pair in turn.
 template <int wp, int xp>
 void bf16_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, float* out, uint32_t stride,
                 uint32_t count) {
   float32x4_t sum[2][wp][xp] = {};  // of even and odd fours of values
-  const uint64_t x_bytes = 4 * uint64_t(cols);
   at += 16 * first;
-  for (uint32_t c = 0; c < cols; c += 8, at += 128, xs += 32)
+  for (uint32_t c = 0; c < cols; c += 8, at += 128, xs += 32 * xp)
     each<2>([&](auto four) HEDDLE_INLINE_LAMBDA {
       constexpr int f = HEDDLE_VALUE(four);
       bfloat16x8_t x[xp];
       each<xp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
         constexpr int i = HEDDLE_VALUE(pair);
-        x[i] = load<bfloat16x8_t>(xs + i * x_bytes + 16 * f);
+        x[i] = load<bfloat16x8_t>(xs + 16 * (f * xp + i));
       });
       each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
         constexpr int w = HEDDLE_VALUE(pair);
@@ -53,34 +51,37 @@ void bf16_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, 
   });
 }
 
-// Rows of x that are paired at a time.
-constexpr uint32_t paired_rows_of_bf16 = 32;
-uint64_t scratch_of_bf16(uint32_t cols) { return paired_rows_of_bf16 * 2 * uint64_t(cols); }
+uint64_t scratch_of_bf16(uint32_t cols) { return written_groups * max_pairs * 4 * uint64_t(cols); }
 
 void product_of_bf16(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
                      uint8_t* scratch) {
   const uint32_t stride = tiles * rows_of_pairs;
-  for (uint32_t row = 0; row < count; row += paired_rows_of_bf16) {
-    const uint32_t rows = count - row < paired_rows_of_bf16 ? count - row : paired_rows_of_bf16;
-    for (uint32_t i = 0; i < rows; i += 2)
-      write_pair(xs[row + i].q, xs[row + (i + 1 < rows ? i + 1 : i)].q, 2 * uint64_t(cols),
-                 scratch + i * 2 * uint64_t(cols));
+  const uint64_t x_bytes = 4 * uint64_t(cols);  // of a pair
+  const Groups groups(count);
+  for (uint32_t begin = 0; begin < groups.count; begin += written_groups) {
+    const uint32_t end = groups.end(begin);
+    for (uint32_t g = begin; g < end; ++g)
+      for (uint32_t p = 0, row = groups.row(g); p < groups.pairs(g); ++p, row += 2)
+        write_pair(xs[row].q, xs[row + 1 < count ? row + 1 : row].q, 2 * uint64_t(cols),
+                   scratch + (g - begin) * max_pairs * x_bytes + 16 * p, 16 * groups.pairs(g));
     for (uint32_t t = 0; t < tiles; ++t) {
       const uint8_t* at = tile + t * 2 * rows_of_pairs * uint64_t(cols);
-      for (uint32_t i = 0; i < rows; i += 8) {
-        const uint32_t some = rows - i < 8 ? rows - i : 8;
-        const uint8_t* x = scratch + i * 2 * uint64_t(cols);
-        float* const here = out + uint64_t(row + i) * stride + t * rows_of_pairs;
-        if (some <= 2)
-          bf16_pairs<4, 1>(at, cols, 0, x, here, stride, some);
+      for (uint32_t g = begin; g < end; ++g) {
+        const uint32_t pairs = groups.pairs(g), rest = count - groups.row(g);
+        const uint8_t* x = scratch + (g - begin) * max_pairs * x_bytes;
+        float* const here = out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs;
+        if (pairs == 1)
+          bf16_pairs<4, 1>(at, cols, 0, x, here, stride, rest);
         else
           for (int first = 0; first < 4; first += 2)
-            if (some <= 4)
-              bf16_pairs<2, 2>(at, cols, first, x, here, stride, some);
-            else if (some <= 6)
-              bf16_pairs<2, 3>(at, cols, first, x, here, stride, some);
+            if (pairs == 2)
+              bf16_pairs<2, 2>(at, cols, first, x, here, stride, rest);
+            else if (pairs == 3)
+              bf16_pairs<2, 3>(at, cols, first, x, here, stride, rest);
+            else if (pairs == 4)
+              bf16_pairs<2, 4>(at, cols, first, x, here, stride, rest);
             else
-              bf16_pairs<2, 4>(at, cols, first, x, here, stride, some);
+              bf16_pairs<2, 5>(at, cols, first, x, here, stride, rest);
       }
     }
   }

@@ -14,14 +14,26 @@ namespace {
 
 constexpr int pairs_of_tile = 4, rows_of_pairs = 8;
 
-// Two rows in turn, eight bytes of each.
-HEDDLE_INLINE void write_pair(const int8_t* x0, const int8_t* x1, uint64_t bytes, uint8_t* to) {
-  for (uint64_t i = 0; i < bytes; i += 16, to += 32) {
+// Two rows in turn, eight bytes of each; sixteen bytes every `step`.
+HEDDLE_INLINE void write_pair(const int8_t* x0, const int8_t* x1, uint64_t bytes, uint8_t* to, uint64_t step) {
+  for (uint64_t i = 0; i < bytes; i += 16, to += 2 * step) {
     const auto a = load<int64x2_t>(x0 + i), b = load<int64x2_t>(x1 + i);
     store(to, vzip1q_s64(a, b));
-    store(to + 16, vzip2q_s64(a, b));
+    store(to + step, vzip2q_s64(a, b));
   }
 }
+
+// Rows are multiplied in groups of up to five pairs, about as many in each. The last row may have no other.
+constexpr uint32_t max_pairs = 5, written_groups = 4;
+struct Groups {
+  uint32_t pairs_of_all, count;
+  explicit Groups(uint32_t rows) : pairs_of_all((rows + 1) / 2), count((pairs_of_all + max_pairs - 1) / max_pairs) {}
+  uint32_t first(uint32_t g) const { return uint32_t(uint64_t(pairs_of_all) * g / count); }
+  uint32_t row(uint32_t g) const { return 2 * first(g); }
+  uint32_t pairs(uint32_t g) const { return first(g + 1) - first(g); }
+  // Of those that are written at a time, from g on.
+  uint32_t end(uint32_t g) const { return g + written_groups < count ? g + written_groups : count; }
+};
 
 // Field `field` in bytes per row, its unit `index` of eight bytes, for the pair p.
 HEDDLE_INLINE uint8x16_t unit_of_pair(const uint8_t* at, int field, int index, int p) {
@@ -67,13 +79,13 @@ HEDDLE_INLINE int32x4_t signed_scale_from(uint8x16_t bytes, int g) {
 struct PairsOf256 {
   static constexpr int values = 256, group = 32, groups = 8, shift = 0;
   static constexpr uint32_t max_rows_of_packed = 16;
-  static constexpr bool mins = false, is_unsigned = false, halves_from_nibbles = false;
+  static constexpr bool mins = false, is_unsigned = false, loads_first = false, halves_from_nibbles = false;
 };
 // Blocks of 32 values, one set each.
 struct PairsOf32 {
   static constexpr int values = 32, group = 32, groups = 1, shift = 0;
   static constexpr uint32_t max_rows_of_packed = 16;
-  static constexpr bool mins = false, is_unsigned = false, halves_from_nibbles = false;
+  static constexpr bool mins = false, is_unsigned = false, loads_first = false, halves_from_nibbles = false;
 };
 
 // f16 d | f16 m | 8 scales | 8 mins | ...

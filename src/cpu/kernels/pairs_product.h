@@ -17,24 +17,30 @@ constexpr int set_groups = P::groups == 1 ? 1 : 2;
 template <class P>
 constexpr int sets = P::groups / set_groups<P>;
 
-// Weights unpacked to bytes once for many rows. A block: the weights; int32_t scales of each group, as lanes want them;
-// f32 d, f32 m; mins.
+// Weights unpacked to bytes once for many rows. A block: for each group the weights and int32_t scales, as lanes want
+// them; f32 d, f32 m; mins. It is read in this order: a Neoverse V1 loads half as fast from three addresses that are
+// equal but for a multiple of 4096.
 template <class P>
 struct Unpacked : P {
-  static constexpr int scale_field = P::values, d_field = scale_field + (P::groups > 1 ? 8 * P::groups : 0);
+  static constexpr bool loads_first = true;
+  static constexpr int group_bytes = P::group + (P::groups > 1 ? 8 : 0), d_field = group_bytes * P::groups;
   static constexpr int m_field = d_field + 4, min_field = m_field + (P::mins ? 4 : 0);
   static constexpr int bytes = min_field + (P::mins ? 8 : 0);
   static HEDDLE_INLINE const uint8_t* place(const uint8_t* at, int field, int p) {
     return at + field * rows_of_pairs + 16 * p;
   }
+  static constexpr int weights_field(int set, int i) {
+    return (set * set_groups<P> + i / group_vectors<P>)*group_bytes + i % group_vectors<P> * 8;
+  }
+  static constexpr int scale_field(int g) { return g * group_bytes + P::group; }
   template <int i>
   static HEDDLE_INLINE uint8x16_t weights(const uint8_t* at, int set, int p) {
-    return load<uint8x16_t>(place(at, (set * set_groups<P> * group_vectors<P> + i) * 8, p));
+    return load<uint8x16_t>(place(at, weights_field(set, i), p));
   }
   template <int n>
   static HEDDLE_INLINE int32x4_t scale(const uint8_t* at, int g, int p) {
     static_assert(n == 1);
-    return load<int32x4_t>(place(at, scale_field + 8 * g, p));
+    return load<int32x4_t>(place(at, scale_field(g), p));
   }
   static HEDDLE_INLINE float32x4_t d(const uint8_t* at, int h) { return load<float32x4_t>(place(at, d_field, h)); }
   static HEDDLE_INLINE float32x4_t m(const uint8_t* at, int h) { return load<float32x4_t>(place(at, m_field, h)); }
@@ -53,11 +59,11 @@ void unpack_pairs(const uint8_t* at, uint32_t cols, uint8_t* to) {
     for (int set = 0; set < sets<P>; ++set)
       each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
         constexpr int i = HEDDLE_VALUE(vector);
-        for (int p = 0; p < pairs_of_tile; ++p) put((set * vectors + i) * 8, p, P::template weights<i>(at, set, p));
+        for (int p = 0; p < pairs_of_tile; ++p) put(U::weights_field(set, i), p, P::template weights<i>(at, set, p));
       });
     for (int p = 0; p < pairs_of_tile; ++p) {
       if constexpr (P::groups > 1)
-        for (int g = 0; g < P::groups; ++g) put(U::scale_field + 8 * g, p, P::template scale<1>(at, g, p));
+        for (int g = 0; g < P::groups; ++g) put(U::scale_field(g), p, P::template scale<1>(at, g, p));
       if constexpr (P::mins) put(U::min_field, p, P::min_bytes(at, p));
     }
     for (int h = 0; h < 2; ++h) {
@@ -67,32 +73,28 @@ void unpack_pairs(const uint8_t* at, uint32_t cols, uint8_t* to) {
   }
 }
 
-// Two rows of activations: eight values of each in turn; the scales of both for each block; with mins, the low parts of
-// the sums of both for each block and the high parts.
+// Some pairs of rows of activations, together in the order in which they are read. A block: eight values of each row of
+// each pair in turn; for each pair the scales of both rows, twice; with mins, for each pair the low parts of the sums
+// of both and the high parts.
 template <class P>
-struct PairOfX {
-  static constexpr uint64_t bytes(uint32_t cols) {
-    const uint64_t blocks = cols / P::values;
-    return (2 * uint64_t(cols) + blocks * (8 + (P::mins ? 32 : 0)) + 63) / 64 * 64;
-  }
-  const int8_t* q;
-  const uint8_t *d, *sums;
-  HEDDLE_INLINE PairOfX(const uint8_t* at, uint32_t cols)
-      : q(reinterpret_cast<const int8_t*>(at)), d(at + 2 * uint64_t(cols)), sums(d + cols / P::values * 8) {}
+struct PairsOfX {
+  static constexpr int d_field = 2 * P::values, sums_field = d_field + 16, block = sums_field + (P::mins ? 32 : 0);
+  // Of one pair.
+  static constexpr uint64_t bytes(uint32_t cols) { return uint64_t(cols / P::values) * block; }
 
-  static void write(const XRow& x0, const XRow& x1, uint32_t cols, uint8_t* to) {
-    write_pair(x0.q, x1.q, cols, to);
-    uint8_t* at = to + 2 * uint64_t(cols);
-    const uint32_t blocks = cols / P::values;
-    for (uint32_t b = 0; b < blocks; ++b, at += 8) {
-      store(at, x0.d[b]);
-      store(at + 4, x1.d[b]);
-    }
-    if constexpr (P::mins)
-      for (uint32_t b = 0; b < blocks; ++b, at += 32) {
-        const auto first = load<int64x2_t>(x0.split_sums + b * 48), second = load<int64x2_t>(x1.split_sums + b * 48);
-        store(at, vzip1q_s64(first, second));
-        store(at + 16, vzip2q_s64(first, second));
+  // `pairs` pairs; the last may be one row.
+  static void write(const XRow* xs, uint32_t count, uint32_t pairs, uint32_t cols, uint8_t* to) {
+    for (uint32_t b = 0; b < cols / P::values; ++b, to += pairs * block)
+      for (uint32_t p = 0; p < pairs; ++p) {
+        const XRow &x0 = xs[2 * p], &x1 = xs[2 * p + 1 < count ? 2 * p + 1 : 2 * p];
+        write_pair(x0.q + b * P::values, x1.q + b * P::values, P::values, to + 16 * p, 16 * pairs);
+        const float32x2_t d = {x0.d[b], x1.d[b]};
+        store(to + pairs * d_field + 16 * p, vcombine_f32(d, d));
+        if constexpr (P::mins) {
+          const auto first = load<int64x2_t>(x0.split_sums + b * 48), second = load<int64x2_t>(x1.split_sums + b * 48);
+          store(to + pairs * sums_field + 32 * p, vzip1q_s64(first, second));
+          store(to + pairs * sums_field + 32 * p + 16, vzip2q_s64(first, second));
+        }
       }
   }
 };
@@ -117,10 +119,9 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
                uint32_t count) {
   static_assert(wp % 2 == 0);
   constexpr int vectors = set_groups<P> * group_vectors<P>;
-  const uint64_t x_bytes = PairOfX<P>::bytes(cols);
-  PairOfX<P> x(xs, cols);
+  using X = PairsOfX<P>;
   float32x4_t sum[wp][xp] = {};
-  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs) {
+  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, xs += xp * X::block) {
     int32x4_t total[wp][xp];
     each<wp * xp>([&](auto n)
                       HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(n) / xp][HEDDLE_VALUE(n) % xp] = Neon::zero(); });
@@ -134,17 +135,18 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
         });
         each<group_vectors<P>>([&](auto vector) HEDDLE_INLINE_LAMBDA {
           constexpr int v = g * group_vectors<P> + HEDDLE_VALUE(vector);
+          if constexpr (P::loads_first) asm volatile("" ::: "memory");
           int8x16_t rows[xp];
           each<xp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
-            rows[HEDDLE_VALUE(pair)] = vld1q_s8(x.q + HEDDLE_VALUE(pair) * x_bytes + (set * vectors + v) * 16);
+            rows[HEDDLE_VALUE(pair)] = load<int8x16_t>(xs + ((set * vectors + v) * xp + HEDDLE_VALUE(pair)) * 16);
           });
+          uint8x16_t weights[wp];
           each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
-            constexpr int w = HEDDLE_VALUE(pair);
-            const uint8x16_t weights = P::template weights<v>(at, set, first + w);
-            each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
-              constexpr int i = HEDDLE_VALUE(other);
-              dot[w][i] = multiply<P>(dot[w][i], weights, rows[i]);
-            });
+            weights[HEDDLE_VALUE(pair)] = P::template weights<v>(at, set, first + HEDDLE_VALUE(pair));
+          });
+          each<wp * xp>([&](auto n) HEDDLE_INLINE_LAMBDA {
+            constexpr int w = HEDDLE_VALUE(n) / xp, i = HEDDLE_VALUE(n) % xp;
+            dot[w][i] = multiply<P>(dot[w][i], weights[w], rows[i]);
           });
         });
         each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
@@ -173,18 +175,14 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
         constexpr int i = HEDDLE_VALUE(other);
         float32x4_t value = floats_of_sums<P>(total[w][i]) * d;
         if constexpr (P::mins) {
-          const uint8_t* sums = x.sums + i * x_bytes;
+          const uint8_t* sums = xs + xp * X::sums_field + i * 32;
           int32x4_t dot = vusmmlaq_s32(Neon::zero(), mins, load<int8x16_t>(sums + 16)) << 6;
           dot = vusmmlaq_s32(dot, mins, load<int8x16_t>(sums));
           value = vfmsq_f32(value, vcvtq_f32_s32(dot), m);
         }
-        const float32x4_t scales = vreinterpretq_f32_s64(vld1q_dup_s64((const int64_t*)(x.d + i * x_bytes)));
-        sum[w][i] = vfmaq_f32(sum[w][i], value, scales);
+        sum[w][i] = vfmaq_f32(sum[w][i], value, load<float32x4_t>(xs + xp * X::d_field + i * 16));
       });
     });
-    x.q += 2 * P::values;
-    x.d += 8;
-    if constexpr (P::mins) x.sums += 32;
   }
   each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
     constexpr uint32_t i = HEDDLE_VALUE(other);
@@ -197,19 +195,21 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
   });
 }
 
-// A tile with up to eight rows.
+// A tile with up to max_pairs pairs of rows.
 template <class P>
-HEDDLE_INLINE void eight_rows_in_pairs(const uint8_t* tile, uint32_t cols, const uint8_t* xs, float* out,
-                                       uint32_t stride, uint32_t count) {
-  if (count <= 2) return few_pairs<P, 4, 1>(tile, cols, 0, xs, out, stride, count);
-  if (count <= 4 && P::group == 32) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
+HEDDLE_INLINE void some_pairs(const uint8_t* tile, uint32_t cols, const uint8_t* xs, uint32_t pairs, float* out,
+                              uint32_t stride, uint32_t count) {
+  if (pairs == 1) return few_pairs<P, 4, 1>(tile, cols, 0, xs, out, stride, count);
+  if (pairs == 2 && P::group == 32) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
   for (int first = 0; first < pairs_of_tile; first += 2)
-    if (count <= 4)
+    if (pairs == 2)
       few_pairs<P, 2, 2>(tile, cols, first, xs, out, stride, count);
-    else if (count <= 6)
+    else if (pairs == 3)
       few_pairs<P, 2, 3>(tile, cols, first, xs, out, stride, count);
-    else
+    else if (pairs == 4)
       few_pairs<P, 2, 4>(tile, cols, first, xs, out, stride, count);
+    else
+      few_pairs<P, 2, 5>(tile, cols, first, xs, out, stride, count);
 }
 
 // The sum of a row alone with the sums of a block added to it: `total` of rows 4 h to 4 h + 3, times 2^shift.
@@ -327,13 +327,22 @@ void one_row_of_nibbles(const uint8_t* at, uint32_t cols, const uint8_t* row, co
   store(out + 4, sum[1]);
 }
 
-// Rows of x that are paired at a time, and tiles that are unpacked at a time.
-constexpr uint32_t paired_rows = 32, unpacked_tiles = 4;
+template <class P>
+uint64_t unpacked_bytes_of_tile(uint32_t cols) {
+  return uint64_t(cols / P::values) * Unpacked<P>::bytes * rows_of_pairs;
+}
+// Tiles that are unpacked at a time: they stay in L2, and the more they are, the less often x is written.
+template <class P>
+uint32_t unpacked_tiles(uint32_t cols) {
+  constexpr uint64_t limit = 384 << 10;
+  const uint64_t tiles = limit / unpacked_bytes_of_tile<P>(cols);
+  return tiles < 4 ? 4 : tiles < 16 ? uint32_t(tiles) : 16;
+}
 
 template <class P>
 uint64_t scratch_of_pairs(uint32_t cols) {
-  const uint64_t unpacked = uint64_t(cols / P::values) * Unpacked<P>::bytes * rows_of_pairs;
-  return paired_rows / 2 * PairOfX<P>::bytes(cols) + unpacked_tiles * unpacked;
+  return written_groups * max_pairs * PairsOfX<P>::bytes(cols) +
+         unpacked_tiles<P>(cols) * unpacked_bytes_of_tile<P>(cols);
 }
 
 // out (count, tiles * 8) = W x for any number of rows.
@@ -341,7 +350,8 @@ template <class P>
 void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
                       uint8_t* scratch) {
   const uint64_t blocks = cols / P::values, tile_bytes = blocks * P::bytes * rows_of_pairs;
-  const uint64_t unpacked_bytes = blocks * Unpacked<P>::bytes * rows_of_pairs, x_bytes = PairOfX<P>::bytes(cols);
+  const uint64_t unpacked_bytes = unpacked_bytes_of_tile<P>(cols);
+  const uint64_t group_bytes = max_pairs * PairsOfX<P>::bytes(cols);
   const uint32_t stride = tiles * rows_of_pairs;
   if (count == 1) {
     if constexpr (P::halves_from_nibbles)
@@ -355,34 +365,35 @@ void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const 
         one_row_of_pairs<P>(tile, cols, scratch, xs[0], out);
     return;
   }
-  uint32_t paired = UINT32_MAX;  // from this row on
-  const auto pair = [&](uint32_t row) {
-    if (std::exchange(paired, row) == row) return;
-    for (uint32_t i = row; i < count && i < row + paired_rows; i += 2)
-      PairOfX<P>::write(xs[i], xs[i + 1 < count ? i + 1 : i], cols, scratch + (i - row) / 2 * x_bytes);
+  const Groups groups(count);
+  uint32_t written = UINT32_MAX;  // from this group on
+  const auto write = [&](uint32_t from) {
+    if (std::exchange(written, from) == from) return;
+    for (uint32_t g = from; g < groups.end(from); ++g)
+      PairsOfX<P>::write(xs + groups.row(g), count - groups.row(g), groups.pairs(g), cols,
+                         scratch + (g - from) * group_bytes);
   };
-  // rows `row` to `row` + paired_rows - 1 with a tile
-  const auto multiply_tile = [&]<class Q>(const Q*, const uint8_t* at, uint32_t t, uint32_t row) {
-    const uint32_t rows = count - row < paired_rows ? count - row : paired_rows;
-    for (uint32_t i = 0; i < rows; i += 8)
-      eight_rows_in_pairs<Q>(at, cols, scratch + i / 2 * x_bytes, out + uint64_t(row + i) * stride + t * rows_of_pairs,
-                             stride, rows - i < 8 ? rows - i : 8);
+  // the groups that are written, with a tile
+  const auto multiply_tile = [&]<class Q>(const Q*, const uint8_t* at, uint32_t t) {
+    for (uint32_t g = written; g < groups.end(written); ++g)
+      some_pairs<Q>(at, cols, scratch + (g - written) * group_bytes, groups.pairs(g),
+                    out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs, stride, count - groups.row(g));
   };
-  static_assert(P::max_rows_of_packed <= paired_rows);
   if (count <= P::max_rows_of_packed) {
-    pair(0);
-    for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t, 0);
+    write(0);
+    for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t);
     return;
   }
-  uint8_t* unpacked = scratch + paired_rows / 2 * x_bytes;
-  for (uint32_t begin = 0; begin < tiles; begin += unpacked_tiles) {
-    const uint32_t end = begin + unpacked_tiles < tiles ? begin + unpacked_tiles : tiles;
+  uint8_t* unpacked = scratch + written_groups * group_bytes;
+  const uint32_t at_once = unpacked_tiles<P>(cols);
+  for (uint32_t begin = 0; begin < tiles; begin += at_once) {
+    const uint32_t end = begin + at_once < tiles ? begin + at_once : tiles;
     for (uint32_t t = begin; t < end; ++t)
       unpack_pairs<P>(tile + t * tile_bytes, cols, unpacked + (t - begin) * unpacked_bytes);
-    for (uint32_t row = 0; row < count; row += paired_rows) {
-      pair(row);
+    for (uint32_t g = 0; g < groups.count; g += written_groups) {
+      write(g);
       for (uint32_t t = begin; t < end; ++t)
-        multiply_tile(static_cast<const Unpacked<P>*>(nullptr), unpacked + (t - begin) * unpacked_bytes, t, row);
+        multiply_tile(static_cast<const Unpacked<P>*>(nullptr), unpacked + (t - begin) * unpacked_bytes, t);
     }
   }
 }
