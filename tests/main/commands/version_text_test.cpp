@@ -43,6 +43,8 @@ TEST(VersionText, TheMachineHasTheInstructionSetsThatTheKernelNames) {
   const std::string text = version_text(true);
   const std::string here = text.substr(text.find("this machine has"));
   for (const auto& [feature, isa] : {std::pair(" avx512_vnni ", "avx512-vnni"),
+                                     {" avx512_bf16 ", "avx512-bf16"},
+                                     {" avx_vnni ", "avx-vnni"},
                                      {" amx_int8 ", "avx512-amx"},
                                      {" asimddp ", "neon-dotprod"},
                                      {" i8mm ", "neon-i8mm"}})
