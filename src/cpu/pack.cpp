@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/f16.h"
 #include "cpu/pack_pairs.h"
 #include "quant/codecs.h"
 
@@ -28,7 +29,6 @@ struct Field {
 
 std::vector<Field> fields(Format format) {
   switch (format) {
-    case Format::f16:
     case Format::bf16:
       return {{0, 64, 4}};
     case Format::q4_0:
@@ -163,10 +163,22 @@ void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32
     }
 }
 
+Format tile_format(Format format) { return format == Format::f16 ? Format::bf16 : format; }
+
+// F16 as BF16, rounded to the nearest.
+const std::vector<uint16_t>& bf16_of_f16() {
+  static const std::vector<uint16_t> all = [] {
+    std::vector<uint16_t> table;
+    for (uint32_t bits = 0; bits < 65536; ++bits) table.push_back(to_bf16(to_f32(f16{uint16_t(bits)})).bits);
+    return table;
+  }();
+  return all;
+}
+
 }  // namespace
 
 XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact) {
-  if (exact || !isa.tiles[unsigned(format)] || cols % pack_values(format) != 0) return XKind::f32;
+  if (exact || !isa.tiles[unsigned(tile_format(format))] || cols % pack_values(format) != 0) return XKind::f32;
   if (format == Format::f16 || format == Format::bf16) return XKind::bf16;
   return quant::block_values(format) == 256 ? XKind::by_256 : XKind::by_32;
 }
@@ -174,6 +186,7 @@ XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact) {
 Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact) {
   Weights to;
   to.format = matrix.format;
+  to.tile_format = tile_format(matrix.format);
   to.kind = x_kind(matrix.format, matrix.cols, isa, exact);
   to.rows = matrix.rows;
   to.cols = matrix.cols;
@@ -181,15 +194,32 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
   to.tile_bytes = matrix.row_bytes() * to.tile_rows;
   if (to.kind == XKind::f32)
     to.data = matrix.data.data();
-  else if (isa.tiles[unsigned(matrix.format)].pairs_scratch) {
+  else if (isa.tiles[unsigned(to.tile_format)].pairs_scratch) {
     to.pairs = true;
-    to.tile_bytes = to.blocks() * pair_block_bytes(matrix.format) * to.tile_rows;
+    to.tile_bytes = to.blocks() * pair_block_bytes(to.tile_format) * to.tile_rows;
   } else if (const uint32_t bytes = rewritten_bytes(matrix.format))
     to.tile_bytes = to.blocks() * bytes * to.tile_rows;
   return to;
 }
 
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to) {
+  if (weights.tile_format != matrix.format) {
+    check(matrix.format == Format::f16, "F16 that becomes BF16");
+    const std::vector<uint16_t>& table = bf16_of_f16();
+    Weights tile = weights;
+    std::vector<uint8_t> rounded(matrix.row_bytes() * weights.tile_rows);
+    for (uint64_t i = first; i < first + count; ++i, to += weights.tile_bytes) {
+      const uint64_t row = i * weights.tile_rows;
+      tile.rows = std::min<uint64_t>(weights.tile_rows, weights.rows - row);
+      const std::span<const uint8_t> from = matrix.slice(row, tile.rows).data;
+      for (size_t at = 0; at < from.size(); at += 2) {
+        const uint16_t bits = table[quant::u16_at(from.data() + at)];
+        std::memcpy(rounded.data() + at, &bits, 2);
+      }
+      pack_tiles({tile.tile_format, tile.rows, tile.cols, {rounded.data(), from.size()}}, tile, 0, 1, to);
+    }
+    return;
+  }
   static constexpr uint8_t zeros[max_packed_block_bytes] = {};  // the block of a row that the matrix does not have
   const uint64_t row_bytes = matrix.row_bytes(), block_bytes = row_bytes / weights.blocks();
   if (weights.pairs) {

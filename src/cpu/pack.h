@@ -16,7 +16,8 @@ XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact);
 inline uint32_t pack_values(quant::Format format) { return std::max<uint32_t>(quant::block_values(format), 32); }
 
 struct Weights {
-  quant::Format format = quant::Format::f32;
+  quant::Format format = quant::Format::f32;       // in the file
+  quant::Format tile_format = quant::Format::f32;  // in tiles: F16 is rounded to BF16 where that has products
   XKind kind = XKind::f32;
   uint64_t rows = 0, cols = 0;
   uint32_t tile_rows = 0;  // the last tile is padded with zeros; with XKind::f32 it is shorter

@@ -24,14 +24,14 @@ uint64_t max_tiles_of(const Weights& weights, uint32_t limit) {
 }  // namespace
 
 uint64_t slab_bytes(const Weights& weights, const Isa& isa, uint32_t tiles) {
-  if (weights.pairs) return isa.tiles[unsigned(weights.format)].pairs_scratch(uint32_t(weights.cols));
-  const SlabShape& shape = isa.tiles[unsigned(weights.format)].slab;
+  if (weights.pairs) return isa.tiles[unsigned(weights.tile_format)].pairs_scratch(uint32_t(weights.cols));
+  const SlabShape& shape = isa.tiles[unsigned(weights.tile_format)].slab;
   return weights.cols / shape.values * (shape.bytes + shape.room) * isa.tile_rows * tiles;
 }
 
 void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint32_t tiles, const XRow* xs,
                     uint32_t count, float* out, uint8_t* slab) {
-  const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
+  const TileKernels& kernels = isa.tiles[unsigned(weights.tile_format)];
   const uint32_t cols = uint32_t(weights.cols), stride = tiles * isa.tile_rows;
   const uint8_t* tile = weights.data + first * weights.tile_bytes;
   if (count <= kernels.max_few) return kernels.few(tile, tiles, cols, xs, count, out, slab);
@@ -53,14 +53,14 @@ void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint
 
 void decode_tile_row(const Weights& weights, const Isa& isa, uint64_t row, float* out, uint8_t* slab) {
   if (weights.pairs)
-    return decode_pair_row(weights.format, weights.data + row / isa.tile_rows * weights.tile_bytes,
+    return decode_pair_row(weights.tile_format, weights.data + row / isa.tile_rows * weights.tile_bytes,
                            uint32_t(row % isa.tile_rows), weights.blocks(), out);
-  const TileKernels& kernels = isa.tiles[unsigned(weights.format)];
+  const TileKernels& kernels = isa.tiles[unsigned(weights.tile_format)];
   const SlabShape& shape = kernels.slab;
   const uint32_t rows = isa.tile_rows, r = uint32_t(row % rows), cols = uint32_t(weights.cols);
   if (weights.kind == XKind::bf16) {
     const uint8_t* at = weights.data + row / rows * weights.tile_bytes + r * 4;
-    for (uint32_t c = 0; c < cols; c += 2, at += rows * 4) quant::decode(weights.format, at, 2, out + c);
+    for (uint32_t c = 0; c < cols; c += 2, at += rows * 4) quant::decode(weights.tile_format, at, 2, out + c);
     return;
   }
   kernels.fill(weights.data + row / rows * weights.tile_bytes, cols, slab);
@@ -132,7 +132,7 @@ void Products::plan(std::span<const Product> products) {
     uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, at_most(count < few_rows ? max_tiles : many_tiles));
     // Many rows are divided rather than the tiles of a slab, which would each read all of x, if that leaves enough
     // pieces.
-    const bool packed = isa_.tiles[unsigned(product.weights->format)].many_packed;
+    const bool packed = isa_.tiles[unsigned(product.weights->tile_format)].many_packed;
     const uint64_t slabs = (all + many_tiles - 1) / many_tiles;
     const uint64_t parts = std::min<uint64_t>((all * tile_bytes / share + slabs - 1) / slabs,
                                               count / (packed ? min_rows_of_packed : min_rows_of_slab));

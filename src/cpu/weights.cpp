@@ -28,9 +28,9 @@ ModelWeights::ModelWeights(const model::Model& model, const Isa& isa, const Opti
       all_[i].data = sources_[i].data.data();
       all_[i].packed_on_use = all_[i].kind != XKind::f32;
     }
-  // One rank's rows of the output matrix are not all that the embedding has.
+  // One rank's rows of the output matrix are not all that the embedding has, and rounded ones are not what it has.
   if (output && model.output.data.data() == model.embedding.data.data() && model.output.rows == model.embedding.rows &&
-      output->kind != XKind::f32 && options.repack)
+      output->kind != XKind::f32 && output->tile_format == output->format && options.repack)
     embedding = output;
 }
 
