@@ -12,10 +12,14 @@ using model::Norm;
 using model::Overloaded;
 
 std::string Cpu::describe() const {
+  const Pages& packed = weights_.packed();
+  const double large = double(packed.bytes_in_large_pages());
   return fmt::format("CPU ({}, {} threads, {} activations, {}{})", isa_.name, team_.threads(), exact_ ? "f32" : "int8",
                      limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
-                     repacked_ ? fmt::format("{} MiB of weights repacked", weights_.packed_bytes() >> 20)
-                               : "weights read from the file");
+                     repacked_
+                         ? fmt::format("{} MiB of weights repacked, {:.0f} % of them in large pages",
+                                       packed.bytes() >> 20, packed.bytes() ? 100 * large / double(packed.bytes()) : 0)
+                         : "weights read from the file");
 }
 
 void Cpu::begin(const model::Batch& batch) {

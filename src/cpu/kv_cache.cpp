@@ -41,8 +41,9 @@ KvCache::KvCache(const model::Attention& a, const model::Limits& limits, uint32_
       value_count_(a.values_in_keys() ? 0 : bytes_of(format_, head_.tokens, a.value_head)),
       key_bytes_(key_count_ + scale_bytes_of(format_, head_.stride, a.head)),
       value_bytes_(a.values_in_keys() ? 0 : value_count_ + scale_bytes_of(format_, head_.tokens, a.value_head)),
-      keys_(shared ? shared->keys_ : std::make_shared<Pages>(blocks_ * kv_heads_ * key_bytes_)),
-      values_(shared ? shared->values_ : std::make_shared<Pages>(blocks_ * kv_heads_ * value_bytes_)) {
+      keys_(shared ? shared->keys_ : std::make_shared<Pages>(blocks_ * kv_heads_ * key_bytes_, Pages::Size::large)),
+      values_(shared ? shared->values_
+                     : std::make_shared<Pages>(blocks_ * kv_heads_ * value_bytes_, Pages::Size::large)) {
   check(keys_->bytes() == blocks_ * kv_heads_ * key_bytes_ && values_->bytes() == blocks_ * kv_heads_ * value_bytes_,
         "attentions of one shape where they share a cache");
 }

@@ -37,7 +37,7 @@ class KvCache {
   model::KvFormat format_;
   uint64_t key_count_, value_count_;      // bytes of one head in a block, before the scales
   uint64_t key_bytes_, value_bytes_;      // with them
-  std::shared_ptr<Pages> keys_, values_;  // a block that was never written takes no memory
+  std::shared_ptr<Pages> keys_, values_;  // what was never written to takes no memory
 };
 
 }  // namespace heddle::cpu

@@ -12,7 +12,7 @@ class Pages {
  public:
   enum class Size {
     usual,
-    large,  // fewer misses of the page table, but touching one byte takes 2 MB
+    large,  // fewer misses of the page table, but touching one byte takes 2 MB; less than that is as usual
   };
   Pages() = default;
   explicit Pages(uint64_t bytes, Size size = Size::usual);  // an Error if the system refuses
@@ -26,6 +26,8 @@ class Pages {
 
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
+  // Of those that were written to, the bytes that the system has put into large pages.
+  uint64_t bytes_in_large_pages() const;
 
  private:
   uint8_t* data_ = nullptr;

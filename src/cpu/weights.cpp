@@ -39,24 +39,48 @@ void ModelWeights::pack(const Options& options, Team& team) {
   for (const Weights& weights : all_) bytes += packed_size(weights);
   arena_ = Pages(bytes, Pages::Size::large);
 
+  // Some matrices in one phase: an expert alone would not keep many threads busy.
+  constexpr uint64_t phase_bytes = 256 << 20, chunk_bytes = 512 << 10;
+  struct Chunk {
+    size_t matrix;
+    uint64_t first, tiles;
+    double place;  // in its matrix, from 0 to 1
+  };
   const FileMappings files;
-  uint64_t at = 0;
+  std::vector<Chunk> chunks;
+  uint64_t at = 0, packed = 0;
+  const auto pack_chunks = [&](size_t first, size_t end) {
+    // A thread packs the same part of each matrix, which the system then puts into the memory of its node.
+    std::stable_sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) { return a.place < b.place; });
+    team.run(chunks.size(), [&](uint64_t item, uint32_t) {
+      const Chunk& chunk = chunks[item];
+      const Weights& weights = all_[chunk.matrix];
+      const model::Matrix& source = sources_[chunk.matrix];
+      pack_tiles(source, weights, chunk.first, chunk.tiles,
+                 const_cast<uint8_t*>(weights.data) + chunk.first * weights.tile_bytes);
+      const uint64_t row = chunk.first * weights.tile_rows;
+      files.release(source.slice(row, std::min(chunk.tiles * weights.tile_rows, weights.rows - row)).data);
+    });
+    for (size_t i = first; i < end; ++i)
+      if (all_[i].kind != XKind::f32) files.release(sources_[i].data);  // with the pages that two chunks share
+    chunks.clear();
+    packed = at;
+    if (options.progress) options.progress(at, bytes);
+  };
+  size_t begin = 0;  // of the phase
   for (size_t i = 0; i < all_.size(); ++i) {
     Weights& weights = all_[i];
     if (weights.kind == XKind::f32) continue;
     weights.data = arena_.data() + at;
-    const model::Matrix& source = sources_[i];
-    constexpr uint64_t tiles_at_once = 16;
-    team.run((weights.tiles() + tiles_at_once - 1) / tiles_at_once, [&](uint64_t item, uint32_t) {
-      const uint64_t first = item * tiles_at_once, count = std::min(tiles_at_once, weights.tiles() - first);
-      pack_tiles(source, weights, first, count, arena_.data() + at + first * weights.tile_bytes);
-      const uint64_t row = first * weights.tile_rows, rows = std::min(count * weights.tile_rows, weights.rows - row);
-      files.release(source.slice(row, rows).data);
-    });
-    files.release(source.data);  // with the pages that two pieces share
     at += packed_size(weights);
-    if (options.progress) options.progress(at, bytes);
+    const uint64_t tiles = weights.tiles(), step = std::max<uint64_t>(1, chunk_bytes / weights.tile_bytes);
+    for (uint64_t first = 0; first < tiles; first += step)
+      chunks.push_back({i, first, std::min(step, tiles - first), double(first) / double(tiles)});
+    if (at - packed < phase_bytes) continue;
+    pack_chunks(begin, i + 1);
+    begin = i + 1;
   }
+  if (!chunks.empty()) pack_chunks(begin, all_.size());
 }
 
 const Weights* ModelWeights::add(const model::Matrix& matrix) {

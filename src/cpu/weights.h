@@ -65,7 +65,7 @@ class ModelWeights {
   const Weights* token_inputs = nullptr;  // their projection
   const Weights* embedding = nullptr;     // null where the output is another matrix: its rows are read from the file
   const std::deque<Weights>& all() const { return all_; }
-  uint64_t packed_bytes() const { return arena_.bytes(); }
+  const Pages& packed() const { return arena_; }
 
  private:
   const Weights* add(const model::Matrix& matrix);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "cpu/cpu.h"
 #include "cpu/pages.h"
 #include "tests/cpu/small_features.h"
@@ -105,6 +107,31 @@ TEST(CpuMemory, PagesAreZerosAndMove) {
   EXPECT_EQ(other.data()[5], 7);
   EXPECT_EQ(pages.data(), nullptr);
   EXPECT_EQ(cpu::Pages(0).data(), nullptr);
+}
+
+// Large ones begin where a large page can, and the system was asked for those.
+TEST(CpuMemory, LargePagesAreAskedForWhole) {
+  constexpr uint64_t large = 2 << 20;
+  for (const uint64_t bytes : {large, 3 * large - 4097, 5 * large + 1}) {
+    std::vector<cpu::Pages> all;  // neighbours, of which one is at the right place by chance
+    for (int i = 0; i < 3; ++i) {
+      const cpu::Pages& pages = all.emplace_back(bytes, cpu::Pages::Size::large);
+      EXPECT_EQ(reinterpret_cast<uint64_t>(pages.data()) % large, 0u) << bytes;
+      EXPECT_EQ(pages.bytes(), bytes);
+      EXPECT_EQ(pages.bytes_in_large_pages(), 0u);
+      for (uint64_t at = 0; at < bytes; at += 4096) {
+        ASSERT_EQ(pages.data()[at], 0);
+        pages.data()[at] = uint8_t(i + 1);
+      }
+      EXPECT_LE(pages.bytes_in_large_pages(), bytes);
+      pages.data()[bytes - 1] = uint8_t(i + 1);
+    }
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(all[size_t(i)].data()[bytes - 1], i + 1);
+  }
+  const cpu::Pages small(large / 2, cpu::Pages::Size::large), usual(2 * large);
+  std::memset(usual.data(), 1, usual.bytes());
+  std::memset(small.data(), 1, small.bytes());
+  EXPECT_EQ(small.bytes_in_large_pages(), 0u);
 }
 
 TEST(CpuMemory, ThereIsABandwidth) { EXPECT_GT(cpu::read_bandwidth(2), 1e8); }

@@ -67,6 +67,32 @@ TEST(Team, OneThatIsLateDoesNotStopTheOthers) {
   }
 }
 
+// Cores of different speed: an item of the slow thread takes as long as eight of the others. It does one in nine, and
+// whoever waits for it at the end waits for one item.
+TEST(Team, ASlowThreadDoesAsMuchAsItCan) {
+  for (const uint32_t slow : {0u, 1u}) {
+    Team team(2);
+    constexpr int items = 32;
+    std::atomic<int> by_slow = 0, by_others = 0;
+    team.run(items, [&](uint64_t, uint32_t thread) {
+      if (thread != slow) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (by_others == 0 && by_slow == 0 && std::chrono::steady_clock::now() < deadline)
+          std::this_thread::yield();  // until the slow one has begun, too
+        ++by_others;
+        return;
+      }
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      const int before = by_others, mine = ++by_slow;
+      while (by_others < before + 8 && by_others + mine < items && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::yield();
+    });
+    EXPECT_EQ(by_slow + by_others, items);
+    EXPECT_LE(by_slow, items / 9 + 1) << slow;
+    EXPECT_GE(by_slow, 1) << slow;
+  }
+}
+
 // A thread that comes too late for a phase must not take an item of it, or do one of the next phase with the wrong
 // work.
 TEST(Team, ManyShortPhasesOfChangingSizes) {
