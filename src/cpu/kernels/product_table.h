@@ -34,7 +34,9 @@ HEDDLE_INLINE void some_rows(const uint8_t* tile, uint32_t cols, int offset, con
         for (uint32_t i = 0; i < size; ++i) __builtin_memcpy(out + i * stride, to + i * width, width * sizeof(float));
       }
     });
-    count -= rows, xs += rows, out += uint64_t(rows) * stride;
+    count -= rows;
+    xs += rows;
+    out += uint64_t(rows) * stride;
   }
 }
 
