@@ -44,10 +44,11 @@ uint64_t Pages::bytes_in_large_pages() const {
   std::ifstream maps("/proc/self/smaps");
   for (std::string line; std::getline(maps, line);) {
     uint64_t first = 0, last = 0, kilobytes = 0;
-    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " ", &first, &last) == 2)
-      begin = first, end = last;
-    else if (begin < own_end && own_begin < end &&
-             std::sscanf(line.c_str(), "AnonHugePages: %" SCNu64 " kB", &kilobytes) == 1)
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " ", &first, &last) == 2) {
+      begin = first;
+      end = last;
+    } else if (begin < own_end && own_begin < end &&
+               std::sscanf(line.c_str(), "AnonHugePages: %" SCNu64 " kB", &kilobytes) == 1)
       sum += std::min(kilobytes << 10, std::min(end, own_end) - std::max(begin, own_begin));
   }
   return sum;
