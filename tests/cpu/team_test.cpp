@@ -68,7 +68,7 @@ TEST(Team, OneThatIsLateDoesNotStopTheOthers) {
 }
 
 // Cores of different speed: an item of the slow thread takes as long as eight of the others. It does one in nine, and
-// whoever waits for it at the end waits for one item.
+// the others wait for no more than one item of it at the end.
 TEST(Team, ASlowThreadDoesAsMuchAsItCan) {
   for (const uint32_t slow : {0u, 1u}) {
     Team team(2);

@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "engine/engine.h"
+#include "tests/engine/fake_backend.h"
 #include "tests/support/folder.h"
 #include "tests/tiers/some_parts.h"
 
@@ -46,6 +48,87 @@ TEST(TieredStore, MemoryKeepsWhatWasUsedLast) {
   EXPECT_FALSE(store.lasts());
   EXPECT_FALSE(store.allocate(6 * kept_size));
   EXPECT_EQ(store.metrics().dropped, 1u);
+}
+
+// Without a disk: what is saved ahead is kept as long as an eighth of the memory stays free, and for it nothing goes.
+TEST(TieredStore, MemoryAloneIsFilledAheadUpToAnEighth) {
+  constexpr uint64_t parts = 16, kept = parts - parts / 8;
+  TieredStore store(parts * kept_size);
+  for (uint64_t i = 0; i < kept; ++i) {
+    EXPECT_TRUE(store.can_save()) << i;
+    const KvBytes bytes = store.allocate(kept_size);
+    ASSERT_TRUE(bytes);
+    std::ranges::copy(bytes_of(some_key(i), kept_size), bytes.data.get());
+    store.save(some_key(i), bytes);
+    EXPECT_EQ(store.where(some_key(i)), Where::memory) << i;
+  }
+  const KvBytes more = store.allocate(kept_size);
+  EXPECT_FALSE(store.can_save());
+  store.save(some_key(kept), more);
+  EXPECT_EQ(store.where(some_key(kept)), Where::nowhere);
+  EXPECT_EQ(store.metrics().memory_parts, kept);
+  for (uint64_t i = 0; i < kept; ++i) expect_right(store.find(some_key(i)), i);
+}
+
+class CountsReads : public test::fake::FakeBackend {
+ public:
+  using FakeBackend::FakeBackend;
+  void read_kv(std::span<const model::KvRead> reads) override {
+    parts += reads.size();
+    FakeBackend::read_kv(reads);
+  }
+  uint64_t parts = 0;
+};
+
+// Texts one after another, in a cache that holds one of them.
+void compute_texts(engine::Engine& engine, bool saved_ahead) {
+  for (uint32_t text = 0; text < 6; ++text) {
+    engine::Request request{.prompt = std::vector<uint32_t>(40, text), .max_tokens = 2};
+    bool ended = false;
+    engine.submit(request,
+                  [&](const engine::Event& event) { ended = event.finish_reason != engine::FinishReason::none; });
+    while (!ended) engine.step();
+    while (saved_ahead && engine.save_some() == engine::Engine::Saving::more) {
+    }
+  }
+}
+
+TEST(TieredStore, WhatWasSavedAheadIsNotReadAgainWhenItIsEvicted) {
+  const model::Model model = test::fake::fake_model(64);
+  const model::Limits limits{.rows = 16, .kv_blocks = 7, .block_tokens = 8};
+  for (const bool saved_ahead : {true, false}) {
+    TieredStore store(1 << 20);
+    CountsReads backend(model, limits);
+    engine::Engine engine(model, backend, limits, {.store = &store, .store_identity = "fake"});
+    compute_texts(engine, saved_ahead);
+    const uint64_t blocks = 40 / limits.block_tokens;
+    // Not ahead: the blocks of the last text, and what else fits beside it, are in the cache still.
+    EXPECT_EQ(backend.parts, store.metrics().memory_parts) << "each once";
+    if (saved_ahead)
+      EXPECT_EQ(backend.parts, 6 * blocks);
+    else
+      EXPECT_LT(backend.parts, 6 * blocks);
+    EXPECT_GT(backend.parts, 3 * blocks);
+    const uint64_t before = backend.parts;
+    engine.submit({.prompt = std::vector<uint32_t>(40, 7), .max_tokens = 2}, [](const engine::Event&) {});
+    while (engine.step()) {
+    }
+    EXPECT_EQ(backend.parts == before, saved_ahead) << "evicting the last text";
+  }
+}
+
+// A store that is nearly full takes nothing ahead: what is evicted is read then, and goes in place of the oldest.
+TEST(TieredStore, ANearlyFullMemoryIsNotFilledAhead) {
+  const model::Model model = test::fake::fake_model(64);
+  const model::Limits limits{.rows = 16, .kv_blocks = 7, .block_tokens = 8};
+  CountsReads backend(model, limits);
+  TieredStore store(8 * backend.kv_part_bytes(model::KvPart::block));
+  engine::Engine engine(model, backend, limits, {.store = &store, .store_identity = "fake"});
+  compute_texts(engine, true);
+  EXPECT_FALSE(store.can_save());
+  EXPECT_EQ(engine.save_some(), engine::Engine::Saving::done);
+  EXPECT_LE(store.metrics().memory_bytes, store.metrics().memory_capacity);
+  EXPECT_GE(store.metrics().memory_parts, 7u);
 }
 
 TEST(TieredStore, WhatIsHeldStays) {
