@@ -102,8 +102,8 @@ Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, u
     scratch.slab = Pages(slab);
     scratch.tiles = Pages(tiles);
     scratch.decoded.resize(decoded);
-    scratch.values.resize(values);
-    scratch.second.resize(values);
+    scratch.values = Pages(values * sizeof(float));
+    scratch.second = Pages(values * sizeof(float));
   }
 }
 
@@ -151,14 +151,16 @@ Piece Products::compute(std::span<const Product> products, const Range& range, u
   const Product& product = products[range.product];
   Scratch& scratch = scratch_[thread];
   const RowsView x = product.x.part(range.row, range.count);
-  multiply(*product.weights, range, x, scratch, scratch.values.data());
-  if (product.second) multiply(*product.second, range, x, scratch, scratch.second.data());
+  float* const values = reinterpret_cast<float*>(scratch.values.data());
+  float* const second = reinterpret_cast<float*>(scratch.second.data());
+  multiply(*product.weights, range, x, scratch, values);
+  if (product.second) multiply(*product.second, range, x, scratch, second);
   const uint64_t first = range.first * isa_.tile_rows;
   const uint64_t rows = std::min<uint64_t>(uint64_t(range.tiles) * isa_.tile_rows, product.weights->rows - first);
-  return {range.product,         first,
-          uint32_t(rows),        range.row,
-          range.count,           range.tiles * isa_.tile_rows,
-          scratch.values.data(), product.second ? scratch.second.data() : nullptr};
+  return {range.product,  first,
+          uint32_t(rows), range.row,
+          range.count,    range.tiles * isa_.tile_rows,
+          values,         product.second ? second : nullptr};
 }
 
 void Products::multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out) {

@@ -55,9 +55,10 @@ class Products {
     uint32_t row, count;  // of x
   };
   struct Scratch {
-    Pages slab;   // aligned to a cache line
-    Pages tiles;  // of weights that are packed on use, those of a piece
-    std::vector<float> values, second, decoded;
+    Pages slab;            // aligned to a cache line
+    Pages tiles;           // of weights that are packed on use, those of a piece
+    Pages values, second;  // f32
+    std::vector<float> decoded;
   };
   void plan(std::span<const Product> products);
   Piece compute(std::span<const Product> products, const Range& range, uint32_t thread);

@@ -78,13 +78,13 @@ HEDDLE_INLINE int32x4_t signed_scale_from(uint8x16_t bytes, int g) {
 // Blocks of 256 values, in groups of 32 but where it is said, two groups to a set.
 struct PairsOf256 {
   static constexpr int values = 256, group = 32, groups = 8, shift = 0;
-  static constexpr uint32_t max_rows_of_packed = 16;
+  static constexpr uint32_t max_rows_of_packed = 10;
   static constexpr bool mins = false, is_unsigned = false, loads_first = false, halves_from_nibbles = false;
 };
 // Blocks of 32 values, one set each.
 struct PairsOf32 {
   static constexpr int values = 32, group = 32, groups = 1, shift = 0;
-  static constexpr uint32_t max_rows_of_packed = 16;
+  static constexpr uint32_t max_rows_of_packed = 10;
   static constexpr bool mins = false, is_unsigned = false, loads_first = false, halves_from_nibbles = false;
 };
 
@@ -160,6 +160,7 @@ struct PairsIq4_xs : PairsOf256 {
 
 struct PairsQ8_0 : PairsOf32 {
   static constexpr int bytes = 34;
+  static constexpr uint32_t max_rows_of_packed = 16;
   template <int i>
   static HEDDLE_INLINE uint8x16_t weights(const uint8_t* at, int, int p) {
     return unit_of_pair(at, 2, i, p);
