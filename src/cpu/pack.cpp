@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/f16.h"
 #include "cpu/pack_pairs.h"
 #include "quant/codecs.h"
+#include "quant/half.h"
 
 namespace heddle::cpu {
 namespace {
@@ -165,16 +165,6 @@ void interleave_changed(const Field& field, const uint8_t* const* blocks, uint32
 
 Format tile_format(Format format) { return format == Format::f16 ? Format::bf16 : format; }
 
-// F16 as BF16, rounded to the nearest.
-const std::vector<uint16_t>& bf16_of_f16() {
-  static const std::vector<uint16_t> all = [] {
-    std::vector<uint16_t> table;
-    for (uint32_t bits = 0; bits < 65536; ++bits) table.push_back(to_bf16(to_f32(f16{uint16_t(bits)})).bits);
-    return table;
-  }();
-  return all;
-}
-
 }  // namespace
 
 XKind x_kind(quant::Format format, uint64_t cols, const Isa& isa, bool exact) {
@@ -205,7 +195,6 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
 void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t first, uint64_t count, uint8_t* to) {
   if (weights.tile_format != matrix.format) {
     check(matrix.format == Format::f16, "F16 that becomes BF16");
-    const std::vector<uint16_t>& table = bf16_of_f16();
     Weights tile = weights;
     std::vector<uint8_t> rounded(matrix.row_bytes() * weights.tile_rows);
     for (uint64_t i = first; i < first + count; ++i, to += weights.tile_bytes) {
@@ -213,7 +202,7 @@ void pack_tiles(const model::Matrix& matrix, const Weights& weights, uint64_t fi
       tile.rows = std::min<uint64_t>(weights.tile_rows, weights.rows - row);
       const std::span<const uint8_t> from = matrix.slice(row, tile.rows).data;
       for (size_t at = 0; at < from.size(); at += 2) {
-        const uint16_t bits = table[quant::u16_at(from.data() + at)];
+        const uint16_t bits = quant::bf16_of_f32(quant::f32_of_f16(quant::u16_at(from.data() + at)));
         std::memcpy(rounded.data() + at, &bits, 2);
       }
       pack_tiles({tile.tile_format, tile.rows, tile.cols, {rounded.data(), from.size()}}, tile, 0, 1, to);

@@ -215,6 +215,40 @@ INSTANTIATE_TEST_SUITE_P(All, Packed, testing::ValuesIn(cases()), [](const auto&
   return name;
 });
 
+// Every F16 but NaN, most of which are no BF16, in the rows of one tile; and none of it with exact products.
+TEST(F16, IsRoundedToBf16WhereThatIsPacked) {
+  std::vector<uint8_t> bytes(2 * 65536);
+  for (uint32_t i = 0; i < 65536; ++i) {
+    const uint32_t bits = (i & 0x7fff) > 0x7c00 ? 0 : i;
+    bytes[2 * i] = uint8_t(bits);
+    bytes[2 * i + 1] = uint8_t(bits >> 8);
+  }
+  std::vector<float> row(8192);
+  for (const std::string& name : isa_names()) {
+    const Isa& isa = choose_isa(name);
+    if (x_kind(Format::f16, 8192, isa, false) != XKind::bf16) continue;
+    const model::Matrix matrix{Format::f16, 8, 8192, bytes};
+    Weights weights = describe_weights(matrix, isa, false);
+    std::vector<uint8_t> tiles(weights.tiles() * weights.tile_bytes), slab(slab_bytes(weights, isa));
+    pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
+    weights.data = tiles.data();
+    for (uint32_t r = 0; r < 8; ++r) {
+      decode_tile_row(weights, isa, r, row.data(), slab.data());
+      for (uint32_t c = 0; c < 8192; ++c) {
+        const uint8_t* from = &bytes[2 * (r * 8192 + c)];
+        ASSERT_EQ(row[c], to_f32(to_bf16(to_f32(f16{uint16_t(from[0] | from[1] << 8)})))) << name << r << " " << c;
+      }
+    }
+    const Weights exact = describe_weights(matrix, isa, true),
+                  odd = describe_weights({Format::f16, 1, 24, bytes}, isa, false);
+    for (const Weights& plain : {exact, odd}) {
+      EXPECT_EQ(plain.format, Format::f16);
+      EXPECT_EQ(plain.kind, XKind::f32);
+      EXPECT_EQ(plain.data, bytes.data());
+    }
+  }
+}
+
 TEST(Nvfp4, EveryByteIsAScale) {
   std::vector<uint8_t> bytes(64 * quant::block_bytes(Format::nvfp4));
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = uint8_t(i % 36 < 4 ? i / 36 * 4 + i % 36 : i * 37);

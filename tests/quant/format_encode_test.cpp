@@ -179,6 +179,7 @@ TEST(Encode, HalvesAreThoseOfBase) {
   auto compare = [](uint32_t bits) {
     const float v = std::bit_cast<float>(bits);
     ASSERT_EQ(f16_of_f32(v), to_f16(v).bits) << fmt::format("{:08x}", bits);
+    ASSERT_EQ(bf16_of_f32(v), to_bf16(v).bits) << fmt::format("{:08x}", bits);
     if (!std::isfinite(v)) return;
     uint8_t half[2], brain[2];
     encode(Format::f16, &v, 1, half);
