@@ -178,7 +178,7 @@ void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow*
 }
 
 // Q8_0 needs no slab. A few rows, or a few that are left, are done sooner without the registers.
-constexpr uint32_t most_without_registers = 12;
+constexpr uint32_t max_without_registers = 12;
 void many_rows_of_q8_0(const uint8_t* tile, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
                        uint32_t stride) {
   const uint32_t left = count % rows_of_register, whole = left <= 8 ? count - left : count;
@@ -325,7 +325,7 @@ const Isa& isa_avx512_amx() {
     TileKernels& q8_0 = isa.tiles[unsigned(quant::Format::q8_0)];
     q8_0.many = many_rows_of_q8_0;
     q8_0.many_packed = true;
-    q8_0.max_few = most_without_registers;
+    q8_0.max_few = max_without_registers;
     put_bf16(isa, rows_of_bf16);
     return isa;
   }();
