@@ -290,6 +290,8 @@ void split(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
   }
 }
 
+constexpr uint32_t max_without_slab = 32;  // a slab takes as long as the products of as many rows
+
 void arrange(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
   if (shape.has_groups())
     split(slab, shape, cols);
@@ -314,7 +316,10 @@ const Isa& isa_avx512_amx() {
     Isa isa = isa_avx512_bf16();
     isa.name = "avx512-amx";
     isa.arrange = arrange;
-    for (TileKernels& kernels : isa.tiles) kernels.many = nullptr;
+    for (TileKernels& kernels : isa.tiles) {
+      kernels.many = nullptr;
+      if (kernels.max_few > 1) kernels.max_few = max_without_slab;
+    }
     put<16, 16, Mins::none>(isa);
     put<32, 32, Mins::none>(isa);
     put<32, 32, Mins::plain>(isa);

@@ -8,7 +8,7 @@ namespace heddle::cpu {
 namespace {
 
 struct Neon {
-  static constexpr int width = 16, vectors = 2, wide_offset = 0, rows_at_once = 4, max_few = 8;
+  static constexpr int width = 16, vectors = 2, wide_offset = 0, max_pass = 12, ahead = 4096;
   static constexpr bool signed_bytes = true, has_eight_rows = true;
   using B = uint8x16_t;
   using I = int32x4_t;
@@ -30,6 +30,12 @@ struct Neon {
     return dot<lane>(sum, w, x);
   }
   static HEDDLE_INLINE B wide(B w) { return w; }
+  // A product with 1 for byte `index` of each word and 0 for the others.
+  template <int index>
+  static HEDDLE_INLINE I byte_of(B words) {
+    const X ones = vreinterpretq_s8_u32(uint32x4_t{1, 1 << 8, 1 << 16, 1 << 24});
+    return dot<index>(zero(), words, ones);
+  }
   static HEDDLE_INLINE B low_then(B a, B b) { return vsliq_n_u8(a, b, 4); }
   static HEDDLE_INLINE B high_then(B a, B b) { return vsriq_n_u8(b, a, 4); }
   static HEDDLE_INLINE B table(B nibbles, const int8_t* entries) {

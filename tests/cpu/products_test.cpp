@@ -169,7 +169,7 @@ TEST_P(Packed, TinyValuesAreZeros) {
   for (const float value : multiply(rows, 1)) EXPECT_EQ(value, 0);
 }
 
-// Few rows read packed weights, many read a slab: the result of a row is the same.
+// Few rows read packed weights, many read a slab, and a pass has any number of them: the result of a row is the same.
 TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
   pack(19, 512);
   constexpr uint32_t most = 91;

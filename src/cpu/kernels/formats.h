@@ -50,20 +50,26 @@ HEDDLE_INLINE typename V::B nibble_of_32(const uint8_t* at, int p) {
   return moved<step / 4 * 4, 0, 15>(Fields<V>::word(at, field, step % 4, p));
 }
 
-struct One {  // blocks of 32 values with one scale
-  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0, together = 1, max_few = 7;
+// max_few: rows up to which tiles are read as they are packed; more read a slab. max_pass: rows that meet the weights
+// at once, if there are registers for as many. Beyond it, unpacking the weights again costs less than loads and stores
+// of sums, so it is low where nothing is unpacked; it is even, and small for formats that few models have.
+struct Passes {
+  static constexpr int max_few = 8, max_pass = 8;
+};
+struct One : Passes {  // blocks of 32 values with one scale
+  static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0, together = 1;
   static constexpr bool wide = false;
   static constexpr Mins mins = Mins::none;
 };
-struct Super {  // blocks of 256 values
-  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0, together = 1, max_few = 7;
+struct Super : Passes {  // blocks of 256 values
+  static constexpr int values = 256, group = 32, groups = 8, repeat = 8, offset = 0, together = 1;
   static constexpr bool wide = false;
   static constexpr Mins mins = Mins::none;
 };
 
 template <class V>
 struct Q4_0 : Fields<V>, One {
-  static constexpr int bytes = 18, offset = 8;
+  static constexpr int bytes = 18, offset = 8, max_few = 32, max_pass = 12;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
     return nibble_of_32<V, 2, step>(at, p);
@@ -108,7 +114,7 @@ struct Q5_1 : Fields<V>, One {
 
 template <class V>
 struct Q8_0 : Fields<V>, One {
-  static constexpr int bytes = 34;
+  static constexpr int bytes = 34, max_few = 32;
   static constexpr bool wide = true;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
@@ -130,7 +136,7 @@ struct Iq4_nl : Fields<V>, One {
 
 template <class V>
 struct Mxfp4 : Fields<V>, One {
-  static constexpr int bytes = 17;
+  static constexpr int bytes = 17, max_few = 14, max_pass = 12;
   static constexpr bool wide = true;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
@@ -213,7 +219,7 @@ struct SixBitPairs : Fields<V> {
 
 template <class V>
 struct Q4_k : SixBitPairs<V, 4>, Super {
-  static constexpr int bytes = 144, repeat = 4;
+  static constexpr int bytes = 144, repeat = 4, max_few = 32, max_pass = 12;
   static constexpr Mins mins = Mins::scaled;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
@@ -223,7 +229,7 @@ struct Q4_k : SixBitPairs<V, 4>, Super {
 
 template <class V>
 struct Q5_k : SixBitPairs<V, 4>, Super {
-  static constexpr int bytes = 176, repeat = 4;
+  static constexpr int bytes = 176, repeat = 4, max_few = 14, max_pass = 12;
   static constexpr Mins mins = Mins::scaled;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
@@ -236,6 +242,7 @@ struct Q5_k : SixBitPairs<V, 4>, Super {
 template <class V>
 struct Q6_k : Fields<V>, Super {
   static constexpr int bytes = 210, group = 16, groups = 16, repeat = 2, offset = 32;
+  static constexpr int max_few = 14, max_pass = 12;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     // two bits at 2 * (g / 2) go above a nibble; what lies beyond them is masked away
@@ -342,7 +349,7 @@ struct Tq1_0 : Ternary<V> {
 
 template <class V>
 struct Iq4_xs : Fields<V>, Super {
-  static constexpr int bytes = 136;
+  static constexpr int bytes = 136, max_few = 32, max_pass = 12;
   static constexpr bool wide = true;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {

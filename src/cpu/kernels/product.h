@@ -58,167 +58,110 @@ HEDDLE_INLINE typename Format::V::F with_block(typename Format::V::F sum, typena
   return V::fma(value, all<V>(x_scale<Format>(x, b)), sum);
 }
 
-// One tile with `count` rows of activations. `offset` is subtracted from the bytes of weights.
-template <class Format, int count>
-void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, float* out, uint32_t out_stride) {
+// `vectors` vectors of a tile, from vector `p0` on, with `count` rows of activations: weights are unpacked once for all
+// of them. `offset` is subtracted from the bytes of weights.
+template <class Format, int count, int vectors>
+void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, float* out, uint32_t out_stride,
+                  int p0) {
   using V = typename Format::V;
   using I = typename V::I;
   using F = typename V::F;
-  constexpr int vectors = V::vectors, unrolled = Format::groups / Format::repeat;
-  constexpr bool may_have_offset = Format::mins == Mins::none && (!Format::wide || V::wide_offset != 0);
+  constexpr int unrolled = Format::groups / Format::repeat;
+  constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
+  // A format's own offset is taken from its weights where they may be signed, and from the sums of one or two rows.
+  constexpr bool signed_weights = V::signed_bytes && !is_slab && Format::mins == Mins::none && count > 2;
+  constexpr bool has_offset = !signed_weights && Format::mins == Mins::none && (!Format::wide || V::wide_offset != 0);
+  // Steps that are unpacked before their dots: 36 against 30 G products/s for eight rows of Q6_K on Neoverse N1.
+  constexpr int at_once = V::has_eight_rows ? 4 : 1;
   F sum[count][vectors] = {};
+  const auto each_sum = [](auto&& body) HEDDLE_INLINE_LAMBDA {
+    each<vectors>([&](auto p) HEDDLE_INLINE_LAMBDA { each<count>([&](auto i) HEDDLE_INLINE_LAMBDA { body(i, p); }); });
+  };
 
   for (uint32_t b = 0; b < cols / Format::values; ++b) {
     const int first = int(b % Format::together);
-    constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
-    if constexpr (!is_slab && has_ahead<V>)
-      if (first == 0) prefetch<V, Format::bytes * tile_rows<V>>(at);
+    // The fields of a block are read side by side, which the prefetcher does not foresee: 10 % of Q6_K on Neoverse N1.
+    if constexpr (!is_slab && V::ahead != 0)
+      if (p0 == 0 && first == 0) prefetch<V, Format::bytes * tile_rows<V>>(at);
     I scales[Format::groups][vectors];
     if constexpr (Format::groups > 1 && !is_slab)
       each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {
         constexpr int g = HEDDLE_VALUE(group);
-        for (int p = 0; p < vectors; ++p) scales[g][p] = scale_of<Format, g>(at, p);
+        for (int p = 0; p < vectors; ++p) scales[g][p] = scale_of<Format, g>(at, p0 + p);
       });
-    I total[count][vectors] = {};
+    I total[count][vectors];
+    each_sum([&](auto i, auto p) HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(i)][HEDDLE_VALUE(p)] = V::zero(); });
     for (int r = 0; r < Format::repeat; ++r)
       each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
         constexpr int g = HEDDLE_VALUE(group);
         const int index = r * unrolled + g;
         I dot[count][vectors];
-        each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
+        each_sum([&](auto a, auto p) HEDDLE_INLINE_LAMBDA {
           constexpr int i = HEDDLE_VALUE(a);
-          I begin;
-          if constexpr (may_have_offset) begin = all<V>(-offset * sum_of_group<Format>(xs[i], b, index));
-          each<vectors>([&](auto p) HEDDLE_INLINE_LAMBDA {
-            if constexpr (!may_have_offset) begin = V::zero();
-            dot[i][HEDDLE_VALUE(p)] = begin;
-          });
+          if constexpr (has_offset)
+            dot[i][HEDDLE_VALUE(p)] = all<V>(-offset * sum_of_group<Format>(xs[i], b, index));
+          else
+            dot[i][HEDDLE_VALUE(p)] = V::zero();
         });
         each<Format::group / 16>([&](auto sixteen) HEDDLE_INLINE_LAMBDA {
           constexpr int s = HEDDLE_VALUE(sixteen);
-          typename V::X x[count];
-          each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
-            constexpr int i = HEDDLE_VALUE(a);
-            x[i] = V::x(xs[i].q + b * Format::values + uint32_t(index * Format::group + 16 * s));
-          });
-          each<4>([&](auto lane) HEDDLE_INLINE_LAMBDA {
-            constexpr int l = HEDDLE_VALUE(lane);
-            each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
-              constexpr int p = HEDDLE_VALUE(vector);
-              const auto w = Format::template weights<g, 4 * s + l>(at, first + r, p);
-              each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
-                constexpr int i = HEDDLE_VALUE(a);
+          each<4 / at_once>([&](auto part) HEDDLE_INLINE_LAMBDA {
+            constexpr int begin = HEDDLE_VALUE(part) * at_once;
+            typename V::B w[at_once][vectors];
+            each<at_once>([&](auto lane) HEDDLE_INLINE_LAMBDA {
+              constexpr int l = HEDDLE_VALUE(lane);
+              for (int p = 0; p < vectors; ++p) {
+                w[l][p] = Format::template weights<g, 4 * s + begin + l>(at, first + r, p0 + p);
+                if constexpr (signed_weights) w[l][p] -= uint8_t(Format::offset);
+              }
+            });
+            typename V::X x[count];
+            each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
+              constexpr int i = HEDDLE_VALUE(a);
+              x[i] = V::x(xs[i].q + b * Format::values + uint32_t(index * Format::group + 16 * s));
+            });
+            each<at_once>([&](auto lane) HEDDLE_INLINE_LAMBDA {
+              constexpr int l = HEDDLE_VALUE(lane);
+              each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
+                constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
                 if constexpr (Format::wide)
-                  dot[i][p] = V::template dot_wide<l>(dot[i][p], w, x[i]);
+                  dot[i][p] = V::template dot_wide<begin + l>(dot[i][p], w[l][p], x[i]);
                 else
-                  dot[i][p] = V::template dot<l>(dot[i][p], w, x[i]);
+                  dot[i][p] = V::template dot<begin + l>(dot[i][p], w[l][p], x[i]);
               });
             });
           });
         });
-        each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
-          constexpr int i = HEDDLE_VALUE(a);
-          each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
-            constexpr int p = HEDDLE_VALUE(vector);
-            if constexpr (Format::groups == 1)
-              total[i][p] = dot[i][p];
-            else if constexpr (is_slab)
-              total[i][p] += dot[i][p] * Format::scale(at, index, p);
-            else
-              total[i][p] += dot[i][p] * scales[index][p];
-          });
+        each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
+          constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
+          if constexpr (Format::groups == 1)
+            total[i][p] = dot[i][p];
+          else if constexpr (is_slab)
+            total[i][p] += dot[i][p] * Format::scale(at, index, p0 + p);
+          else
+            total[i][p] += dot[i][p] * scales[index][p];
         });
       });
-    each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
-      constexpr int p = HEDDLE_VALUE(vector);
-      const F d = Format::d(at, p);
-      each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
-        constexpr int i = HEDDLE_VALUE(a);
-        sum[i][p] = with_block<Format>(sum[i][p], total[i][p], d, at, xs[i], b, p);
-      });
+    F d[vectors];
+    for (int p = 0; p < vectors; ++p) d[p] = Format::d(at, p0 + p);
+    each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
+      constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
+      sum[i][p] = with_block<Format>(sum[i][p], total[i][p], d[p], at, xs[i], b, p0 + p);
     });
     if (first + 1 == Format::together) at += Format::bytes * tile_rows<V>;
   }
   // indices that are no constants would keep all sums in memory
-  each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
-    constexpr uint32_t i = HEDDLE_VALUE(a);
-    each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
-      constexpr int p = HEDDLE_VALUE(vector);
-      store(out + i * out_stride + uint32_t(p * lanes<V>), sum[i][p]);
-    });
+  each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
+    constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
+    store(out + uint32_t(i) * out_stride + uint32_t((p0 + p) * lanes<V>), sum[i][p]);
   });
 }
-
-// Vector p of a tile with eight rows of activations: weights are unpacked once for all of them, and their offset is
-// taken from them, not from each sum. One vector at a time, so that all sums stay in registers.
-template <class Format, int p>
-void eight_rows(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t out_stride) {
-  using V = typename Format::V;
-  using I = typename V::I;
-  using F = typename V::F;
-  constexpr int unrolled = Format::groups / Format::repeat, steps = Format::group / 4;
-  F sum[8] = {};
-  for (uint32_t b = 0; b < cols / Format::values; ++b, at += Format::bytes * tile_rows<V>) {
-    // The fields of a block are read side by side, which the prefetcher does not foresee: 10 % of Q6_K on Neoverse N1.
-    constexpr int ahead = 4096;
-    if constexpr (p == 0)
-      for (int line = 0; line < Format::bytes * tile_rows<V>; line += 64) __builtin_prefetch(at + ahead + line);
-    I scales[Format::groups];
-    if constexpr (Format::groups > 1)
-      each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {
-        scales[HEDDLE_VALUE(group)] = scale_of<Format, HEDDLE_VALUE(group)>(at, p);
-      });
-    I total[8] = {};
-    for (int r = 0; r < Format::repeat; ++r)
-      each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
-        constexpr int g = HEDDLE_VALUE(group);
-        const int index = r * unrolled + g;
-        typename V::B w[steps];  // all before the first dot: 36 against 30 G products/s for Q6_K on Neoverse N1
-        each<steps>([&](auto step) HEDDLE_INLINE_LAMBDA {
-          w[HEDDLE_VALUE(step)] = Format::template weights<g, HEDDLE_VALUE(step)>(at, r, p);
-          if constexpr (Format::mins == Mins::none && Format::offset != 0)
-            w[HEDDLE_VALUE(step)] -= uint8_t(Format::offset);
-        });
-        I dot[8];
-        each<8>([&](auto a) HEDDLE_INLINE_LAMBDA { dot[HEDDLE_VALUE(a)] = V::zero(); });
-        each<steps / 4>([&](auto sixteen) HEDDLE_INLINE_LAMBDA {
-          constexpr int s = HEDDLE_VALUE(sixteen);
-          typename V::X x[8];
-          each<8>([&](auto a) HEDDLE_INLINE_LAMBDA {
-            constexpr int i = HEDDLE_VALUE(a);
-            x[i] = V::x(xs[i].q + b * Format::values + uint32_t(index * Format::group + 16 * s));
-          });
-          each<4>([&](auto lane) HEDDLE_INLINE_LAMBDA {
-            constexpr int l = HEDDLE_VALUE(lane);
-            each<8>([&](auto a) HEDDLE_INLINE_LAMBDA {
-              constexpr int i = HEDDLE_VALUE(a);
-              dot[i] = V::template dot<l>(dot[i], w[4 * s + l], x[i]);
-            });
-          });
-        });
-        each<8>([&](auto a) HEDDLE_INLINE_LAMBDA {
-          constexpr int i = HEDDLE_VALUE(a);
-          if constexpr (Format::groups == 1)
-            total[i] = dot[i];
-          else
-            total[i] += dot[i] * scales[index];
-        });
-      });
-    const F d = Format::d(at, p);
-    each<8>([&](auto a) HEDDLE_INLINE_LAMBDA {
-      constexpr int i = HEDDLE_VALUE(a);
-      sum[i] = with_block<Format>(sum[i], total[i], d, at, xs[i], b, p);
-    });
-  }
-  each<8>([&](auto a) HEDDLE_INLINE_LAMBDA {
-    constexpr uint32_t i = HEDDLE_VALUE(a);
-    store(out + i * out_stride + uint32_t(p * lanes<V>), sum[i]);
-  });
-}
-template <class Format>
-HEDDLE_INLINE void eight_rows(const uint8_t* tile, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
-  each<Format::V::vectors>(
-      [&](auto p) HEDDLE_INLINE_LAMBDA { eight_rows<Format, HEDDLE_VALUE(p)>(tile, cols, xs, out, stride); });
+// A whole tile: all of its vectors together, as long as there are registers for the sums.
+template <class Format, int count>
+void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, float* out, uint32_t out_stride) {
+  constexpr int all = Format::V::vectors, together = count <= (Format::groups == 1 ? 8 : 6) ? all : 1;
+  for (int p = 0; p < all; p += together)
+    tile_product<Format, count, together>(at, cols, offset, xs, out, out_stride, p);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ struct Slab : Fields<V_> {
   using B = typename V::B;
   using F = typename V::F;
   static constexpr int values = values_, group = group_, groups = values <= 32 ? 1 : values / group, repeat = groups;
-  static constexpr int together = 1;
+  static constexpr int together = 1, max_pass = 4;
   static constexpr bool wide = wide_;
   static constexpr Mins mins = mins_;
   static constexpr int steps = group / 4;
@@ -48,7 +48,10 @@ using SlabOf =
 // Scale number g of a format that has them as bytes.
 template <class Format, int g>
 HEDDLE_INLINE typename Format::V::I scale_of(const uint8_t* at, int p) {
-  return ((typename Format::V::I)Format::template scales<g / 4>(at, p) << (24 - 8 * (g % 4))) >> 24;
+  using V = typename Format::V;
+  const auto four = Format::template scales<g / 4>(at, p);
+  if constexpr (has_byte_of<V>) return V::template byte_of<g % 4>(four);
+  return ((typename V::I)four << (24 - 8 * (g % 4))) >> 24;
 }
 
 // Unpacks a tile into its slab.

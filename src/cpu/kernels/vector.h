@@ -5,7 +5,8 @@
 // of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (signed
 // bytes as wide() returns them), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
 // below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (enough registers),
-// rows_at_once (rows of activations that are multiplied together), max_few (rows up to which tiles are read as packed).
+// max_pass (rows of activations that meet the weights at once), ahead (bytes before their use that weights are fetched
+// from memory; 0: not at all).
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -70,15 +71,17 @@ constexpr bool has_two_halves = requires(typename V::F* f) {
   V::two_halves(f, f);
 };
 
-// Whether V says how many bytes before their use weights are to be fetched from memory.
-template <class V>
-constexpr bool has_ahead = requires {
-  V::ahead;
-};
+// Fetches weights that are needed V::ahead bytes later to the second cache.
 template <class V, int bytes>
 HEDDLE_INLINE void prefetch(const uint8_t* at) {
-  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + V::ahead + line, 0, 2);  // to the second cache
+  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + V::ahead + line, 0, 2);
 }
+
+// Whether V takes one byte of each word, with its sign, in one operation; others shift it up and down.
+template <class V>
+constexpr bool has_byte_of = requires(typename V::B b) {
+  V::template byte_of<0>(b);
+};
 
 template <class V>
 HEDDLE_INLINE typename V::F all(float value) {
