@@ -1,11 +1,14 @@
 // Products of weights with rows of activations on one core, in products per second: name is instruction set, format,
-// number of rows.
+// number of rows. `peak` is the part of what the core's own instruction could do, `memory` that of what it
+// reads from main memory: above 1 where the weights stay in a cache.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
+#include "bench/peak.h"
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "cpu/pack.h"
@@ -18,6 +21,16 @@ using namespace heddle;
 using namespace heddle::cpu;
 
 constexpr uint32_t weight_rows = 2048, cols = 2048;  // more than the second cache of usual machines
+
+struct Limits {
+  double products, bytes;  // per second
+};
+const Limits& limits_of(const Isa& isa, bool halves) {
+  static std::map<std::pair<std::string, bool>, Limits> known;
+  const auto [at, is_new] = known.try_emplace({isa.name, halves});
+  if (is_new) at->second = {bench::products_per_second(isa, halves), bench::bytes_per_second(isa)};
+  return at->second;
+}
 
 void products(benchmark::State& state, const Isa& isa, quant::Format format, uint32_t count) {
   std::mt19937 random(1);
@@ -51,6 +64,12 @@ void products(benchmark::State& state, const Isa& isa, quant::Format format, uin
     benchmark::DoNotOptimize(out.data());
   }
   state.SetItemsProcessed(state.iterations() * int64_t(values.size()) * count);
+  const auto part_of = [&](double done, double limit) {
+    return benchmark::Counter(done * double(state.iterations()) / limit, benchmark::Counter::kIsRate);
+  };
+  const Limits& limits = limits_of(isa, format <= quant::Format::bf16);
+  if (limits.products > 0) state.counters["peak"] = part_of(double(values.size()) * count, limits.products);
+  state.counters["memory"] = part_of(double(weights.tiles() * weights.tile_bytes), limits.bytes);
 }
 
 const bool registered = [] {
