@@ -41,7 +41,7 @@ constexpr uint32_t header_part(Format format) { return format == Format::mxfp4 ?
 
 // Eight bytes at a time, as lanes of a word.
 using Lanes = uint64_t;
-constexpr Lanes all_lanes(uint32_t byte) { return byte * 0x0101010101010101; }
+constexpr Lanes all_lanes(uint32_t byte) { return byte * Lanes(0x0101010101010101); }
 Lanes lanes_at(const uint8_t* at) {
   Lanes lanes;
   std::memcpy(&lanes, at, 8);

@@ -23,7 +23,11 @@ std::vector<float> logits_of(const model::Model& model, const cpu::Options& opti
 }
 
 void expect_same_without_repacking(const model::Model& model, const std::string& what) {
-  for (const std::string& isa : cpu::isa_names())
+  std::vector<std::string> isas = cpu::isa_names();
+#ifdef HEDDLE_SANITIZED  // which does not optimise kernels
+  isas.resize(1);
+#endif
+  for (const std::string& isa : isas)
     for (const bool exact : {false, true}) {
       const std::vector<float> packed = logits_of(model, {.threads = 2, .isa = isa, .exact = exact});
       const std::vector<float> in_file = logits_of(model, {.threads = 2, .isa = isa, .exact = exact, .repack = false});
