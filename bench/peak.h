@@ -107,7 +107,7 @@ inline double peak_of(std::string_view isa, bool halves, const std::array<uint8_
     HEDDLE_PEAK("vmovdqu64", "vpdpbusd", "zmm", 64);
   }
   if (isa == "avx-vnni") {
-    HEDDLE_PEAK("vmovdqu", "{vex} vpdpbusd", "ymm", 32);
+    HEDDLE_PEAK("vmovdqu", "%{vex%} vpdpbusd", "ymm", 32);
   }
   if (isa == "avx2") {
     for (int i = 0; i < peak_rounds; ++i)
