@@ -3,7 +3,7 @@
 // docs.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
 import { Browser } from './browser.mjs';
 import { Server, scripted } from './servers.mjs';
@@ -564,7 +564,8 @@ test('files, search, titles, export and import', async () => {
   for (let i = 0; i < 100 && !existsSync(file); ++i) await wait(50);
   const data = JSON.parse(readFileSync(file, 'utf8'));
   assert.deepEqual(data.conversations.map((one) => one.title).sort(), ['', 'Renamed']);
-  await page.setFiles('#import', [file]);
+  copyFileSync(file, `${folder}/import.json`); // the browser may still touch its download: then it cannot be read
+  await page.setFiles('#import', [`${folder}/import.json`]);
   await page.waitFor(() => document.querySelectorAll('#conversations li').length === 4);
   writeFileSync(`${folder}/broken.json`, '{"kind":"x"}');
   await page.setFiles('#import', [`${folder}/broken.json`]);
