@@ -270,22 +270,30 @@ void split(uint8_t* slab, const SlabShape& shape, uint32_t cols) {
   constexpr uint32_t max_bytes = 400;
   alignas(64) uint8_t copy[max_bytes * rows_of_register];
   const uint32_t rows = rows_of_register, plane = shape.values * rows, rest = shape.bytes * rows - plane;
-  const __m512i offset = _mm512_set1_epi16(short(shape.offset)), low = _mm512_set1_epi16(127);
+  const uint32_t group_bytes = shape.group * rows;
+  const __m512i offset = _mm512_set1_epi16(short(shape.offset)), low_bytes = _mm512_set1_epi16(255);
   for (uint32_t b = cols / shape.values; b-- > 0;) {
-    std::memcpy(copy, slab + b * shape.bytes * rows, shape.bytes * rows);
+    const uint8_t* from = slab + b * shape.bytes * rows;
     uint8_t* to = slab + b * (shape.bytes + shape.room) * rows;
-    std::memcpy(to + 2 * plane, copy + plane, rest);
-    for (uint32_t step = 0; step < shape.values / 4; ++step) {
-      const __m512i scale = load<__m512i>(copy + (shape.scale_field() + 4 * (4 * step / shape.group)) * rows);
+    if (to < from + shape.bytes * rows) {  // the first blocks overlap
+      std::memcpy(copy, from, shape.bytes * rows);
+      from = copy;
+    }
+    std::memcpy(to + 2 * plane, from + plane, rest);
+    const uint8_t* scale_at = from + shape.scale_field() * rows;
+    for (const uint8_t* end = from + plane; from < end; scale_at += 64) {
+      const auto scale = load<__m512i>(scale_at);
       const __m512i scales = _mm512_mask_blend_epi16(0xaaaaaaaa, scale, _mm512_slli_epi32(scale, 16));
-      const __m512i bytes = load<__m512i>(copy + step * 64);
-      const __m512i even =
-          _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_and_si512(bytes, _mm512_set1_epi16(255)), offset), scales);
-      const __m512i odd = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_srli_epi16(bytes, 8), offset), scales);
-      store(to + step * 64,
-            _mm512_or_si512(_mm512_and_si512(even, low), _mm512_slli_epi16(_mm512_and_si512(odd, low), 8)));
-      store(to + plane + step * 64, _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, _mm512_srai_epi16(even, 7),
-                                                           _mm512_slli_epi16(_mm512_srai_epi16(odd, 7), 8)));
+      for (const uint8_t* end_of_group = from + group_bytes; from < end_of_group; from += 64, to += 64) {
+        const auto bytes = load<__m512i>(from);
+        const __m512i even = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_and_si512(bytes, low_bytes), offset), scales);
+        const __m512i odd = _mm512_mullo_epi16(_mm512_sub_epi16(_mm512_srli_epi16(bytes, 8), offset), scales);
+        // bits 0 to 6, and from 7 on, of both
+        const __m512i low = _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, even, _mm512_slli_epi16(odd, 8));
+        store(to, _mm512_and_si512(low, _mm512_set1_epi8(127)));
+        store(to + plane,
+              _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, _mm512_srli_epi16(even, 7), _mm512_slli_epi16(odd, 1)));
+      }
     }
   }
 }
