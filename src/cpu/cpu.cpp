@@ -16,10 +16,9 @@ std::string Cpu::describe() const {
   const double large = double(packed.bytes_in_large_pages());
   return fmt::format("CPU ({}, {} threads, {} activations, {}{})", isa_.name, team_.threads(), exact_ ? "f32" : "int8",
                      limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
-                     repacked_
-                         ? fmt::format("{} MiB of weights repacked, {:.0f} % of them in large pages",
-                                       packed.bytes() >> 20, packed.bytes() ? 100 * large / double(packed.bytes()) : 0)
-                         : "weights read from the file");
+                     repacked_ ? fmt::format("{} MiB of weights repacked, {:.0f} % large pages", packed.bytes() >> 20,
+                                             packed.bytes() ? 100 * large / double(packed.bytes()) : 0)
+                               : "weights read from the file");
 }
 
 void Cpu::begin(const model::Batch& batch) {

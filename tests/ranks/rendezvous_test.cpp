@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <optional>
 
 #include "tests/support/refused.h"
 
@@ -14,6 +15,7 @@ const Terms same_terms{.version = "1", .model = "a model", .options = {{"--kv", 
 struct Outcome {
   std::string error;  // empty: it joined
   float sum = 0;
+  std::optional<Joined> joined;  // until all have: one that leaves is lost to those that still wait
 };
 
 // A group by address in threads: what each rank found. `terms` of all but rank 0.
@@ -25,7 +27,7 @@ std::vector<Outcome> meet_by_address(uint32_t ranks, const Terms& terms, uint32_
   options.patience.join = 5;
   const auto attempt = [](Outcome& outcome, auto&& join) {
     try {
-      Joined joined = join();
+      Joined& joined = outcome.joined.emplace(join());
       float value = float(joined.group->rank() + 1);
       joined.collective->sum({&value, 1});
       outcome.sum = value;
