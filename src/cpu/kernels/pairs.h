@@ -79,13 +79,13 @@ HEDDLE_INLINE int32x4_t signed_scale_from(uint8x16_t bytes, int g) {
 struct PairsOf256 {
   static constexpr int values = 256, group = 32, groups = 8, shift = 0;
   static constexpr uint32_t max_rows_of_packed = 10;
-  static constexpr bool mins = false, is_unsigned = false, loads_first = false, halves_from_nibbles = false;
+  static constexpr bool mins = false, is_unsigned = false, is_packed = true, halves_from_nibbles = false;
 };
 // Blocks of 32 values, one set each.
 struct PairsOf32 {
   static constexpr int values = 32, group = 32, groups = 1, shift = 0;
   static constexpr uint32_t max_rows_of_packed = 10;
-  static constexpr bool mins = false, is_unsigned = false, loads_first = false, halves_from_nibbles = false;
+  static constexpr bool mins = false, is_unsigned = false, is_packed = true, halves_from_nibbles = false;
 };
 
 // f16 d | f16 m | 8 scales | 8 mins | ...

@@ -22,7 +22,7 @@ constexpr int sets = P::groups / set_groups<P>;
 // equal but for a multiple of 4096.
 template <class P>
 struct Unpacked : P {
-  static constexpr bool loads_first = true;
+  static constexpr bool is_packed = false;
   static constexpr int group_bytes = P::group + (P::groups > 1 ? 8 : 0), d_field = group_bytes * P::groups;
   static constexpr int m_field = d_field + 4, min_field = m_field + (P::mins ? 4 : 0);
   static constexpr int bytes = min_field + (P::mins ? 8 : 0);
@@ -122,6 +122,8 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
   using X = PairsOfX<P>;
   float32x4_t sum[wp][xp] = {};
   for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, xs += xp * X::block) {
+    if constexpr (P::is_packed)
+      if (first == 0) prefetch<Neon, P::bytes * rows_of_pairs>(at);
     int32x4_t total[wp][xp];
     each<wp * xp>([&](auto n)
                       HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(n) / xp][HEDDLE_VALUE(n) % xp] = Neon::zero(); });
@@ -135,7 +137,7 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
         });
         each<group_vectors<P>>([&](auto vector) HEDDLE_INLINE_LAMBDA {
           constexpr int v = g * group_vectors<P> + HEDDLE_VALUE(vector);
-          if constexpr (P::loads_first) asm volatile("" ::: "memory");
+          if constexpr (!P::is_packed) asm volatile("" ::: "memory");  // all loads of a step before its products
           int8x16_t rows[xp];
           each<xp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
             rows[HEDDLE_VALUE(pair)] = load<int8x16_t>(xs + ((set * vectors + v) * xp + HEDDLE_VALUE(pair)) * 16);
@@ -243,6 +245,7 @@ void one_row_of_pairs(const uint8_t* at, uint32_t cols, const uint8_t* row, cons
   constexpr int vectors = set_groups<P> * group_vectors<P>;
   float32x4_t sum[2] = {};
   for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, row += 2 * P::values) {
+    prefetch<Neon, P::bytes * rows_of_pairs>(at);
     int32x4_t total[pairs_of_tile];
     each<pairs_of_tile>([&](auto p) HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(p)] = Neon::zero(); });
     for (int set = 0; set < sets<P>; ++set) {
@@ -292,6 +295,7 @@ void one_row_of_nibbles(const uint8_t* at, uint32_t cols, const uint8_t* row, co
   constexpr int n = pairs_of_tile;
   float32x4_t sum[2] = {};
   for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, row += P::values) {
+    prefetch<Neon, P::bytes * rows_of_pairs>(at);
     int32x4_t low[n], both[n];  // times scales
     each<n>([&](auto p) HEDDLE_INLINE_LAMBDA { low[HEDDLE_VALUE(p)] = both[HEDDLE_VALUE(p)] = Neon::zero(); });
     for (int set = 0; set < sets<P>; ++set) {
