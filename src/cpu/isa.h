@@ -10,8 +10,8 @@
 namespace heddle::cpu {
 
 // How activations are written for the weights they are multiplied with. Integer weights in blocks of 256 values take
-// int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32. F16 and BF16 weights take what
-// the instruction set has products for: bf16.
+// int8 with a scale for each 256, those in smaller blocks int8 with a scale for each 32. F16 and BF16 weights take bf16
+// where the instruction set has products of it.
 enum class XKind : uint8_t { f32, by_32, by_256, bf16 };
 
 // One such row; bf16 has q alone.
@@ -93,7 +93,7 @@ struct TileKernels {
                uint32_t stride);
   SlabShape slab;
   bool many_packed = false;  // `many` reads a tile as it is packed: no slab is filled
-  // Set where tiles are packed in pairs of rows: `few` takes any number of rows, with as many bytes of scratch.
+  // The bytes of scratch that `few` needs, which takes any number of rows; set where tiles are packed in pairs of rows.
   uint64_t (*pairs_scratch)(uint32_t cols) = nullptr;
 };
 

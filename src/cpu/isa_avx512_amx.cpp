@@ -126,7 +126,8 @@ HEDDLE_INLINE void multiply_block(const uint8_t* at, uint32_t b, RowsOfX& x, Sum
   }
 }
 
-// A tile with `rows` of 16 rows: the registers have as many. While one block is added up, the next is multiplied.
+// A tile with up to 16 rows of x, for which the registers are configured. While one block is added up, the next is
+// multiplied.
 template <class S>
 void sixteen_rows(const uint8_t* at, uint32_t cols, const XRow* xs, uint32_t rows, float* out, uint32_t stride) {
   constexpr uint32_t plane = S::groups > 1 ? S::values * rows_of_register : 0;
@@ -164,7 +165,7 @@ template <class S>
 void many_rows_in_registers(const uint8_t* slab, uint32_t cols, int, const XRow* xs, uint32_t count, float* out,
                             uint32_t stride) {
   const uint32_t values = S::groups > 1 ? 64 : S::values, whole = count / rows_of_register * rows_of_register;
-  configure({.values = values});
+  if (whole > 0) configure({.values = values});
   for (uint32_t first = 0; first < whole; first += rows_of_register)
     sixteen_rows<S>(slab, cols, xs + first, rows_of_register, out + first * stride, stride);
   if (const uint32_t rows = count - whole; rows > 0) {
