@@ -51,24 +51,24 @@ void bf16_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, 
   });
 }
 
-uint64_t scratch_of_bf16(uint32_t cols) { return written_groups * max_pairs * 4 * uint64_t(cols); }
+uint64_t scratch_of_bf16(uint32_t cols) { return written_pairs * 4 * uint64_t(cols); }
 
 void product_of_bf16(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
                      uint8_t* scratch) {
   const uint32_t stride = tiles * rows_of_pairs;
   const uint64_t x_bytes = 4 * uint64_t(cols);  // of a pair
-  const Groups groups(count);
-  for (uint32_t begin = 0; begin < groups.count; begin += written_groups) {
-    const uint32_t end = groups.end(begin);
+  const Groups groups(count, 5);
+  for (uint32_t begin = 0, end; begin < groups.count; begin = end) {
+    end = groups.end(begin);
     for (uint32_t g = begin; g < end; ++g)
       for (uint32_t p = 0, row = groups.row(g); p < groups.pairs(g); ++p, row += 2)
         write_pair(xs[row].q, xs[row + 1 < count ? row + 1 : row].q, 2 * uint64_t(cols),
-                   scratch + (g - begin) * max_pairs * x_bytes + 16 * p, 16 * groups.pairs(g));
+                   scratch + (g - begin) * groups.max * x_bytes + 16 * p, 16 * groups.pairs(g));
     for (uint32_t t = 0; t < tiles; ++t) {
       const uint8_t* at = tile + t * 2 * rows_of_pairs * uint64_t(cols);
       for (uint32_t g = begin; g < end; ++g) {
         const uint32_t pairs = groups.pairs(g), rest = count - groups.row(g);
-        const uint8_t* x = scratch + (g - begin) * max_pairs * x_bytes;
+        const uint8_t* x = scratch + (g - begin) * groups.max * x_bytes;
         float* const here = out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs;
         if (pairs == 1)
           bf16_pairs<4, 1>(at, cols, 0, x, here, stride, rest);

@@ -23,16 +23,16 @@ HEDDLE_INLINE void write_pair(const int8_t* x0, const int8_t* x1, uint64_t bytes
   }
 }
 
-// Rows are multiplied in groups of up to five pairs, about as many in each. The last row may have no other.
-constexpr uint32_t max_pairs = 5, written_groups = 4;
+// Rows are multiplied in groups of up to `max` pairs, about as many in each. The last row may have no other.
+constexpr uint32_t written_pairs = 20;  // at a time
 struct Groups {
-  uint32_t pairs_of_all, count;
-  explicit Groups(uint32_t rows) : pairs_of_all((rows + 1) / 2), count((pairs_of_all + max_pairs - 1) / max_pairs) {}
+  uint32_t max, pairs_of_all, count;
+  Groups(uint32_t rows, uint32_t max) : max(max), pairs_of_all((rows + 1) / 2), count((pairs_of_all + max - 1) / max) {}
   uint32_t first(uint32_t g) const { return uint32_t(uint64_t(pairs_of_all) * g / count); }
   uint32_t row(uint32_t g) const { return 2 * first(g); }
   uint32_t pairs(uint32_t g) const { return first(g + 1) - first(g); }
   // Of those that are written at a time, from g on.
-  uint32_t end(uint32_t g) const { return g + written_groups < count ? g + written_groups : count; }
+  uint32_t end(uint32_t g) const { return g + written_pairs / max < count ? g + written_pairs / max : count; }
 };
 
 // Field `field` in bytes per row, its unit `index` of eight bytes, for the pair p.
@@ -102,7 +102,7 @@ struct PairsWithMins : PairsOf256 {
 
 struct PairsQ4_k : PairsWithMins {
   static constexpr int bytes = 148;
-  static constexpr uint32_t max_rows_of_packed = 32;
+  static constexpr uint32_t max_rows_of_packed = 20;
   static constexpr bool halves_from_nibbles = true;  // one_row_of_nibbles takes it
   static HEDDLE_INLINE uint8x16_t nibbles(const uint8_t* at, int set, int i, int p) {
     return unit_of_pair(at, 20, set * 4 + i, p);
@@ -131,6 +131,7 @@ struct PairsQ5_k : PairsWithMins {
 // Signed values of six bits: of four vectors three are in the low bits of three bytes, the last in the bits above.
 struct PairsQ6_k : PairsOf256 {
   static constexpr int bytes = 210, group = 16, groups = 16, shift = 2;
+  static constexpr uint32_t max_rows_of_packed = 8;
   template <int i>
   static HEDDLE_INLINE uint8x16_t weights(const uint8_t* at, int set, int p) {
     const auto byte = [&](int index) HEDDLE_INLINE_LAMBDA { return unit_of_pair(at, 18, set * 3 + index, p); };

@@ -165,24 +165,44 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
         });
       });
     }
+    // one step for all rows after another: none waits for itself
     each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
       constexpr int w = HEDDLE_VALUE(pair);
       const auto of_pair = [&](float32x4_t four)
                                HEDDLE_INLINE_LAMBDA { return w % 2 ? vzip2q_f32(four, four) : vzip1q_f32(four, four); };
+      const auto rows = [&](auto step) HEDDLE_INLINE_LAMBDA { each<xp>(step); };
       const float32x4_t d = of_pair(P::d(at, (first + w) / 2));
-      float32x4_t m;
-      uint8x16_t mins;
-      if constexpr (P::mins) m = of_pair(P::m(at, (first + w) / 2)), mins = P::min_bytes(at, first + w);
-      each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
+      float32x4_t value[xp];
+      if constexpr (P::mins) {
+        const uint8x16_t mins = P::min_bytes(at, first + w);
+        const float32x4_t m = of_pair(P::m(at, (first + w) / 2));
+        const auto sums = [&](int i, int part) HEDDLE_INLINE_LAMBDA {
+          return load<int8x16_t>(xs + xp * X::sums_field + i * 32 + part * 16);
+        };
+        int32x4_t dot[xp];
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA {
+          dot[HEDDLE_VALUE(i)] = vusmmlaq_s32(Neon::zero(), mins, sums(HEDDLE_VALUE(i), 1));
+        });
+        rows([&](auto i)
+                 HEDDLE_INLINE_LAMBDA { value[HEDDLE_VALUE(i)] = floats_of_sums<P>(total[w][HEDDLE_VALUE(i)]); });
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA { dot[HEDDLE_VALUE(i)] = dot[HEDDLE_VALUE(i)] << 6; });
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA {
+          dot[HEDDLE_VALUE(i)] = vusmmlaq_s32(dot[HEDDLE_VALUE(i)], mins, sums(HEDDLE_VALUE(i), 0));
+        });
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA { value[HEDDLE_VALUE(i)] *= d; });
+        float32x4_t less[xp];
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA { less[HEDDLE_VALUE(i)] = vcvtq_f32_s32(dot[HEDDLE_VALUE(i)]); });
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA {
+          value[HEDDLE_VALUE(i)] = vfmsq_f32(value[HEDDLE_VALUE(i)], less[HEDDLE_VALUE(i)], m);
+        });
+      } else {
+        rows([&](auto i)
+                 HEDDLE_INLINE_LAMBDA { value[HEDDLE_VALUE(i)] = floats_of_sums<P>(total[w][HEDDLE_VALUE(i)]); });
+        rows([&](auto i) HEDDLE_INLINE_LAMBDA { value[HEDDLE_VALUE(i)] *= d; });
+      }
+      rows([&](auto other) HEDDLE_INLINE_LAMBDA {
         constexpr int i = HEDDLE_VALUE(other);
-        float32x4_t value = floats_of_sums<P>(total[w][i]) * d;
-        if constexpr (P::mins) {
-          const uint8_t* sums = xs + xp * X::sums_field + i * 32;
-          int32x4_t dot = vusmmlaq_s32(Neon::zero(), mins, load<int8x16_t>(sums + 16)) << 6;
-          dot = vusmmlaq_s32(dot, mins, load<int8x16_t>(sums));
-          value = vfmsq_f32(value, vcvtq_f32_s32(dot), m);
-        }
-        sum[w][i] = vfmaq_f32(sum[w][i], value, load<float32x4_t>(xs + xp * X::d_field + i * 16));
+        sum[w][i] = vfmaq_f32(sum[w][i], value[i], load<float32x4_t>(xs + xp * X::d_field + i * 16));
       });
     });
   }
@@ -197,21 +217,29 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
   });
 }
 
-// A tile with up to max_pairs pairs of rows.
+// Pairs of rows that meet a tile at once. Four pairs of weights with three of rows need the fewest loads, but leave no
+// registers to unpack or for many scales.
+template <class P>
+constexpr uint32_t max_pairs = P::is_packed || P::group == 16 ? 5 : 3;
 template <class P>
 HEDDLE_INLINE void some_pairs(const uint8_t* tile, uint32_t cols, const uint8_t* xs, uint32_t pairs, float* out,
                               uint32_t stride, uint32_t count) {
   if (pairs == 1) return few_pairs<P, 4, 1>(tile, cols, 0, xs, out, stride, count);
-  if (pairs == 2 && P::group == 32) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
-  for (int first = 0; first < pairs_of_tile; first += 2)
-    if (pairs == 2)
-      few_pairs<P, 2, 2>(tile, cols, first, xs, out, stride, count);
-    else if (pairs == 3)
-      few_pairs<P, 2, 3>(tile, cols, first, xs, out, stride, count);
-    else if (pairs == 4)
-      few_pairs<P, 2, 4>(tile, cols, first, xs, out, stride, count);
-    else
-      few_pairs<P, 2, 5>(tile, cols, first, xs, out, stride, count);
+  if constexpr (max_pairs<P> == 3) {
+    if (pairs == 2) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
+    few_pairs<P, 4, 3>(tile, cols, 0, xs, out, stride, count);
+  } else {
+    if (pairs == 2 && P::group == 32) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
+    for (int first = 0; first < pairs_of_tile; first += 2)
+      if (pairs == 2)
+        few_pairs<P, 2, 2>(tile, cols, first, xs, out, stride, count);
+      else if (pairs == 3)
+        few_pairs<P, 2, 3>(tile, cols, first, xs, out, stride, count);
+      else if (pairs == 4)
+        few_pairs<P, 2, 4>(tile, cols, first, xs, out, stride, count);
+      else
+        few_pairs<P, 2, 5>(tile, cols, first, xs, out, stride, count);
+  }
 }
 
 // The sum of a row alone with the sums of a block added to it: `total` of rows 4 h to 4 h + 3, times 2^shift.
@@ -335,7 +363,8 @@ template <class P>
 uint64_t unpacked_bytes_of_tile(uint32_t cols) {
   return uint64_t(cols / P::values) * Unpacked<P>::bytes * rows_of_pairs;
 }
-// Tiles that are unpacked at a time: they stay in L2, and the more they are, the less often x is written.
+// Tiles that are unpacked at a time, where not all rows are written at once: they stay in L2, and the more they are,
+// the less often x is written.
 template <class P>
 uint32_t unpacked_tiles(uint32_t cols) {
   constexpr uint64_t limit = 384 << 10;
@@ -345,8 +374,7 @@ uint32_t unpacked_tiles(uint32_t cols) {
 
 template <class P>
 uint64_t scratch_of_pairs(uint32_t cols) {
-  return written_groups * max_pairs * PairsOfX<P>::bytes(cols) +
-         unpacked_tiles<P>(cols) * unpacked_bytes_of_tile<P>(cols);
+  return written_pairs * PairsOfX<P>::bytes(cols) + unpacked_tiles<P>(cols) * unpacked_bytes_of_tile<P>(cols);
 }
 
 // out (count, tiles * 8) = W x for any number of rows.
@@ -354,8 +382,6 @@ template <class P>
 void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
                       uint8_t* scratch) {
   const uint64_t blocks = cols / P::values, tile_bytes = blocks * P::bytes * rows_of_pairs;
-  const uint64_t unpacked_bytes = unpacked_bytes_of_tile<P>(cols);
-  const uint64_t group_bytes = max_pairs * PairsOfX<P>::bytes(cols);
   const uint32_t stride = tiles * rows_of_pairs;
   if (count == 1) {
     if constexpr (P::halves_from_nibbles)
@@ -369,7 +395,10 @@ void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const 
         one_row_of_pairs<P>(tile, cols, scratch, xs[0], out);
     return;
   }
-  const Groups groups(count);
+  using U = Unpacked<P>;
+  const bool packed = count <= P::max_rows_of_packed;
+  const Groups groups(count, packed ? max_pairs<P> : max_pairs<U>);
+  const uint64_t group_bytes = groups.max * PairsOfX<P>::bytes(cols);
   uint32_t written = UINT32_MAX;  // from this group on
   const auto write = [&](uint32_t from) {
     if (std::exchange(written, from) == from) return;
@@ -383,21 +412,24 @@ void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const 
       some_pairs<Q>(at, cols, scratch + (g - written) * group_bytes, groups.pairs(g),
                     out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs, stride, count - groups.row(g));
   };
-  if (count <= P::max_rows_of_packed) {
-    write(0);
-    for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t);
+  if (packed) {
+    for (uint32_t from = 0; from < groups.count; from = groups.end(from)) {
+      write(from);
+      for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t);
+    }
     return;
   }
-  uint8_t* unpacked = scratch + written_groups * group_bytes;
-  const uint32_t at_once = unpacked_tiles<P>(cols);
+  uint8_t* unpacked = scratch + written_pairs * PairsOfX<P>::bytes(cols);
+  const uint64_t unpacked_bytes = unpacked_bytes_of_tile<P>(cols);
+  const uint32_t at_once = groups.end(0) == groups.count ? 1 : unpacked_tiles<P>(cols);
   for (uint32_t begin = 0; begin < tiles; begin += at_once) {
     const uint32_t end = begin + at_once < tiles ? begin + at_once : tiles;
     for (uint32_t t = begin; t < end; ++t)
       unpack_pairs<P>(tile + t * tile_bytes, cols, unpacked + (t - begin) * unpacked_bytes);
-    for (uint32_t g = 0; g < groups.count; g += written_groups) {
-      write(g);
+    for (uint32_t from = 0; from < groups.count; from = groups.end(from)) {
+      write(from);
       for (uint32_t t = begin; t < end; ++t)
-        multiply_tile(static_cast<const Unpacked<P>*>(nullptr), unpacked + (t - begin) * unpacked_bytes, t);
+        multiply_tile(static_cast<const U*>(nullptr), unpacked + (t - begin) * unpacked_bytes, t);
     }
   }
 }
