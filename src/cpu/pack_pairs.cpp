@@ -125,7 +125,7 @@ void from_q5_k(const uint8_t* from, uint8_t* block) {
 }
 
 // Of each 128 values q6_k has 64 in low nibbles, then 64 in high ones, and their upper two bits in 32 bytes in turn.
-// Here 32 values are in 24 bytes: they become signed, and the last 8 are spread over the upper bits of the others.
+// Here 32 values are in 24 bytes: they become signed, and the last 8 are spread over the lowest bits of the others.
 inline void to_q6_k(const uint8_t* block, Units to) {
   for (uint32_t set = 0; set < 8; ++set) {
     const uint8_t *low = block + set / 4 * 64 + set % 2 * 32, *high = block + 128 + set / 4 * 32;
@@ -135,7 +135,7 @@ inline void to_q6_k(const uint8_t* block, Units to) {
     std::memcpy(&twos, high, 32);
     const FourLanes values = ((nibbles >> nibble & all_lanes(15)) | (twos >> two & all_lanes(3)) << 4) ^ all_lanes(32);
     const FourLanes last = FourLanes{values[3] >> 4, values[3] >> 2, values[3], 0} & all_lanes(3);
-    const FourLanes result = values | last << 6;
+    const FourLanes result = values << 2 | last;
     for (uint32_t i = 0; i < 3; ++i) to.put(3 * set + i, result[i]);
   }
 }
@@ -146,8 +146,8 @@ void from_q6_k(const uint8_t* from, uint8_t* block) {
     const uint32_t nibble = set % 4 / 2 * 4, two = set % 4 * 2;
     Lanes values[4] = {};
     for (uint32_t i = 0; i < 3; ++i) {
-      values[i] = bits(lanes_at(from + 8 * i), 0, 6);
-      values[3] |= bits(lanes_at(from + 8 * i), 6, 2) << (4 - 2 * i);
+      values[i] = bits(lanes_at(from + 8 * i), 2, 6);
+      values[3] |= bits(lanes_at(from + 8 * i), 0, 2) << (4 - 2 * i);
     }
     for (uint32_t i = 0; i < 4; ++i) {
       const Lanes value = values[i] ^ all_lanes(32);

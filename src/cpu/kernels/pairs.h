@@ -23,11 +23,15 @@ HEDDLE_INLINE void write_pair(const int8_t* x0, const int8_t* x1, uint64_t bytes
   }
 }
 
-// Rows are multiplied in groups of up to `max` pairs, about as many in each. The last row may have no other.
+// Rows are multiplied in groups of up to `limit` pairs, about as many in each: `max` in the largest. The last row may
+// have no other.
 constexpr uint32_t written_pairs = 20;  // at a time
 struct Groups {
-  uint32_t max, pairs_of_all, count;
-  Groups(uint32_t rows, uint32_t max) : max(max), pairs_of_all((rows + 1) / 2), count((pairs_of_all + max - 1) / max) {}
+  uint32_t pairs_of_all, count, max;
+  Groups(uint32_t rows, uint32_t limit)
+      : pairs_of_all((rows + 1) / 2),
+        count((pairs_of_all + limit - 1) / limit),
+        max((pairs_of_all + count - 1) / count) {}
   uint32_t first(uint32_t g) const { return uint32_t(uint64_t(pairs_of_all) * g / count); }
   uint32_t row(uint32_t g) const { return 2 * first(g); }
   uint32_t pairs(uint32_t g) const { return first(g + 1) - first(g); }
@@ -128,15 +132,14 @@ struct PairsQ5_k : PairsWithMins {
   }
 };
 
-// Signed values of six bits: of four vectors three are in the low bits of three bytes, the last in the bits above.
+// Signed values of six bits: of four vectors three are in the upper bits of three bytes, the last in the bits below.
 struct PairsQ6_k : PairsOf256 {
   static constexpr int bytes = 210, group = 16, groups = 16, shift = 2;
-  static constexpr uint32_t max_rows_of_packed = 8;
   template <int i>
   static HEDDLE_INLINE uint8x16_t weights(const uint8_t* at, int set, int p) {
     const auto byte = [&](int index) HEDDLE_INLINE_LAMBDA { return unit_of_pair(at, 18, set * 3 + index, p); };
-    if constexpr (i < 3) return byte(i) << 2;
-    return vsriq_n_u8(vsriq_n_u8(byte(0), byte(1), 2), byte(2), 4) & uint8_t(0xfc);
+    if constexpr (i < 3) return byte(i) & uint8_t(0xfc);
+    return vsliq_n_u8(vsliq_n_u8(byte(2) << 2, byte(1), 4), byte(0), 6);
   }
   template <int n>
   static HEDDLE_INLINE int32x4_t scale(const uint8_t* at, int g, int p) {

@@ -50,11 +50,12 @@ struct Unpacked : P {
 };
 
 template <class P>
-void unpack_pairs(const uint8_t* at, uint32_t cols, uint8_t* to) {
+void unpack_pairs(const uint8_t* at, const uint8_t* next, uint32_t blocks, uint8_t* to) {
   using U = Unpacked<P>;
   const auto put = [&](int field, int p, auto value)
                        HEDDLE_INLINE_LAMBDA { store(to + field * rows_of_pairs + 16 * p, value); };
-  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, to += U::bytes * rows_of_pairs) {
+  for (uint32_t b = 0; b < blocks; ++b, at += P::bytes * rows_of_pairs, to += U::bytes * rows_of_pairs) {
+    fetch_weights<P::bytes * rows_of_pairs>(next + b * P::bytes * rows_of_pairs);
     constexpr int vectors = set_groups<P> * group_vectors<P>;
     for (int set = 0; set < sets<P>; ++set)
       each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
@@ -82,9 +83,9 @@ struct PairsOfX {
   // Of one pair.
   static constexpr uint64_t bytes(uint32_t cols) { return uint64_t(cols / P::values) * block; }
 
-  // `pairs` pairs; the last may be one row.
-  static void write(const XRow* xs, uint32_t count, uint32_t pairs, uint32_t cols, uint8_t* to) {
-    for (uint32_t b = 0; b < cols / P::values; ++b, to += pairs * block)
+  // `pairs` pairs, of which the last may be one row: some blocks of them.
+  static void write(const XRow* xs, uint32_t count, uint32_t pairs, uint32_t begin, uint32_t end, uint8_t* to) {
+    for (uint32_t b = begin; b < end; ++b, to += pairs * block)
       for (uint32_t p = 0; p < pairs; ++p) {
         const XRow &x0 = xs[2 * p], &x1 = xs[2 * p + 1 < count ? 2 * p + 1 : 2 * p];
         write_pair(x0.q + b * P::values, x1.q + b * P::values, P::values, to + 16 * p, 16 * pairs);
@@ -113,17 +114,34 @@ HEDDLE_INLINE float32x4_t floats_of_sums(int32x4_t sums) {
     return vcvtq_n_f32_s32(sums, P::shift);
 }
 
+// What one call of few_pairs works on: some blocks of a tile and of rows; those at `next` are fetched meanwhile.
+// `goes_on`: what `out` has is added to.
+struct BlocksOfPairs {
+  const uint8_t *tile, *next, *xs;
+  uint32_t count;
+  bool goes_on;
+};
+
 // Pairs `first` to `first` + wp - 1 of a tile with xp pairs of rows: out[i * stride + r] for `count` rows.
+// (within its caller it has too few registers)
 template <class P, int wp, int xp>
-void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, float* out, uint32_t stride,
-               uint32_t count) {
+[[gnu::noinline]] void few_pairs(const BlocksOfPairs& blocks, int first, float* out, uint32_t stride, uint32_t count) {
   static_assert(wp % 2 == 0);
   constexpr int vectors = set_groups<P> * group_vectors<P>;
   using X = PairsOfX<P>;
   float32x4_t sum[wp][xp] = {};
-  for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, xs += xp * X::block) {
+  if (blocks.goes_on)
+    each<xp * wp / 2>([&](auto n) HEDDLE_INLINE_LAMBDA {
+      constexpr uint32_t i = HEDDLE_VALUE(n) / (wp / 2), h = HEDDLE_VALUE(n) % (wp / 2);
+      const float* from = out + 2 * i * stride + uint32_t(first) * 2 + 4 * h;
+      const auto row = load<float32x4_t>(from), next = load<float32x4_t>(2 * i + 1 < count ? from + stride : from);
+      sum[2 * h][i] = vzip1q_f32(row, next);
+      sum[2 * h + 1][i] = vzip2q_f32(row, next);
+    });
+  const uint8_t *at = blocks.tile, *xs = blocks.xs;
+  for (uint32_t b = 0; b < blocks.count; ++b, at += P::bytes * rows_of_pairs, xs += xp * X::block) {
     if constexpr (P::is_packed)
-      if (first == 0) prefetch<Neon, P::bytes * rows_of_pairs>(at);
+      if (first == 0 && blocks.next) fetch_weights<P::bytes * rows_of_pairs>(blocks.next + b * P::bytes * rows_of_pairs);
     int32x4_t total[wp][xp];
     each<wp * xp>([&](auto n)
                       HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(n) / xp][HEDDLE_VALUE(n) % xp] = Neon::zero(); });
@@ -165,7 +183,7 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
         });
       });
     }
-    // one step for all rows after another: none waits for itself
+    // mins: one step for all rows after another, so that none waits for itself
     each<wp>([&](auto pair) HEDDLE_INLINE_LAMBDA {
       constexpr int w = HEDDLE_VALUE(pair);
       const auto of_pair = [&](float32x4_t four)
@@ -195,25 +213,19 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
         rows([&](auto i) HEDDLE_INLINE_LAMBDA {
           value[HEDDLE_VALUE(i)] = vfmsq_f32(value[HEDDLE_VALUE(i)], less[HEDDLE_VALUE(i)], m);
         });
-      } else {
-        rows([&](auto i)
-                 HEDDLE_INLINE_LAMBDA { value[HEDDLE_VALUE(i)] = floats_of_sums<P>(total[w][HEDDLE_VALUE(i)]); });
-        rows([&](auto i) HEDDLE_INLINE_LAMBDA { value[HEDDLE_VALUE(i)] *= d; });
       }
       rows([&](auto other) HEDDLE_INLINE_LAMBDA {
         constexpr int i = HEDDLE_VALUE(other);
+        if constexpr (!P::mins) value[i] = floats_of_sums<P>(total[w][i]) * d;
         sum[w][i] = vfmaq_f32(sum[w][i], value[i], load<float32x4_t>(xs + xp * X::d_field + i * 16));
       });
     });
   }
-  each<xp>([&](auto other) HEDDLE_INLINE_LAMBDA {
-    constexpr uint32_t i = HEDDLE_VALUE(other);
-    each<wp / 2>([&](auto half) HEDDLE_INLINE_LAMBDA {
-      constexpr int h = HEDDLE_VALUE(half);
-      float* to = out + 2 * i * stride + first * 2 + 4 * h;
-      store(to, vuzp1q_f32(sum[2 * h][i], sum[2 * h + 1][i]));
-      if (2 * i + 1 < count) store(to + stride, vuzp2q_f32(sum[2 * h][i], sum[2 * h + 1][i]));
-    });
+  each<xp * wp / 2>([&](auto n) HEDDLE_INLINE_LAMBDA {
+    constexpr uint32_t i = HEDDLE_VALUE(n) / (wp / 2), h = HEDDLE_VALUE(n) % (wp / 2);
+    float* const to = out + 2 * i * stride + uint32_t(first) * 2 + 4 * h;
+    store(to, vuzp1q_f32(sum[2 * h][i], sum[2 * h + 1][i]));
+    if (2 * i + 1 < count) store(to + stride, vuzp2q_f32(sum[2 * h][i], sum[2 * h + 1][i]));
   });
 }
 
@@ -222,23 +234,23 @@ void few_pairs(const uint8_t* at, uint32_t cols, int first, const uint8_t* xs, f
 template <class P>
 constexpr uint32_t max_pairs = P::is_packed || P::group == 16 ? 5 : 3;
 template <class P>
-HEDDLE_INLINE void some_pairs(const uint8_t* tile, uint32_t cols, const uint8_t* xs, uint32_t pairs, float* out,
-                              uint32_t stride, uint32_t count) {
-  if (pairs == 1) return few_pairs<P, 4, 1>(tile, cols, 0, xs, out, stride, count);
+HEDDLE_INLINE void some_pairs(const BlocksOfPairs& blocks, uint32_t pairs, float* out, uint32_t stride,
+                              uint32_t count) {
+  if (pairs == 1) return few_pairs<P, 4, 1>(blocks, 0, out, stride, count);
   if constexpr (max_pairs<P> == 3) {
-    if (pairs == 2) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
-    few_pairs<P, 4, 3>(tile, cols, 0, xs, out, stride, count);
+    if (pairs == 2) return few_pairs<P, 4, 2>(blocks, 0, out, stride, count);
+    few_pairs<P, 4, 3>(blocks, 0, out, stride, count);
   } else {
-    if (pairs == 2 && P::group == 32) return few_pairs<P, 4, 2>(tile, cols, 0, xs, out, stride, count);
+    if (pairs == 2 && P::group == 32) return few_pairs<P, 4, 2>(blocks, 0, out, stride, count);
     for (int first = 0; first < pairs_of_tile; first += 2)
       if (pairs == 2)
-        few_pairs<P, 2, 2>(tile, cols, first, xs, out, stride, count);
+        few_pairs<P, 2, 2>(blocks, first, out, stride, count);
       else if (pairs == 3)
-        few_pairs<P, 2, 3>(tile, cols, first, xs, out, stride, count);
+        few_pairs<P, 2, 3>(blocks, first, out, stride, count);
       else if (pairs == 4)
-        few_pairs<P, 2, 4>(tile, cols, first, xs, out, stride, count);
+        few_pairs<P, 2, 4>(blocks, first, out, stride, count);
       else
-        few_pairs<P, 2, 5>(tile, cols, first, xs, out, stride, count);
+        few_pairs<P, 2, 5>(blocks, first, out, stride, count);
   }
 }
 
@@ -359,30 +371,35 @@ void one_row_of_nibbles(const uint8_t* at, uint32_t cols, const uint8_t* row, co
   store(out + 4, sum[1]);
 }
 
+// Rows are multiplied by parts: a part of a tile and of a group of rows stay in L1, the unpacked parts of some tiles
+// and all that is written of rows in L2.
 template <class P>
-uint64_t unpacked_bytes_of_tile(uint32_t cols) {
-  return uint64_t(cols / P::values) * Unpacked<P>::bytes * rows_of_pairs;
-}
-// Tiles that are unpacked at a time, where not all rows are written at once: they stay in L2, and the more they are,
-// the less often x is written.
+constexpr uint32_t part_blocks = 2048 / P::values;
+constexpr uint32_t unpacked_tiles = 16;
 template <class P>
-uint32_t unpacked_tiles(uint32_t cols) {
-  constexpr uint64_t limit = 384 << 10;
-  const uint64_t tiles = limit / unpacked_bytes_of_tile<P>(cols);
-  return tiles < 4 ? 4 : tiles < 16 ? uint32_t(tiles) : 16;
-}
+constexpr uint64_t unpacked_bytes = uint64_t(part_blocks<P>) * Unpacked<P>::bytes* rows_of_pairs;
 
+// What is written of rows: all of a row alone, all of few groups that stay in L1, or a part of many.
+constexpr uint64_t max_whole_group = 48 << 10;
+template <class P>
+uint64_t written_bytes(uint32_t cols) {
+  constexpr uint64_t groups = 3 * max_whole_group;
+  static_assert(P::max_rows_of_packed <= 2 * max_pairs<P> * 3);
+  static_assert(written_pairs * PairsOfX<P>::bytes(2048) <= groups);
+  const uint64_t alone = 2 * uint64_t(cols);
+  return groups > alone ? groups : alone;
+}
 template <class P>
 uint64_t scratch_of_pairs(uint32_t cols) {
-  return written_pairs * PairsOfX<P>::bytes(cols) + unpacked_tiles<P>(cols) * unpacked_bytes_of_tile<P>(cols);
+  return written_bytes<P>(cols) + unpacked_tiles * unpacked_bytes<P>;
 }
 
 // out (count, tiles * 8) = W x for any number of rows.
 template <class P>
 void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
                       uint8_t* scratch) {
-  const uint64_t blocks = cols / P::values, tile_bytes = blocks * P::bytes * rows_of_pairs;
-  const uint32_t stride = tiles * rows_of_pairs;
+  const uint32_t blocks = cols / P::values, stride = tiles * rows_of_pairs;
+  const uint64_t tile_bytes = uint64_t(blocks) * P::bytes * rows_of_pairs;
   if (count == 1) {
     if constexpr (P::halves_from_nibbles)
       write_one_x_of_nibbles(xs[0], cols, scratch);
@@ -398,38 +415,42 @@ void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const 
   using U = Unpacked<P>;
   const bool packed = count <= P::max_rows_of_packed;
   const Groups groups(count, packed ? max_pairs<P> : max_pairs<U>);
-  const uint64_t group_bytes = groups.max * PairsOfX<P>::bytes(cols);
-  uint32_t written = UINT32_MAX;  // from this group on
-  const auto write = [&](uint32_t from) {
-    if (std::exchange(written, from) == from) return;
-    for (uint32_t g = from; g < groups.end(from); ++g)
-      PairsOfX<P>::write(xs + groups.row(g), count - groups.row(g), groups.pairs(g), cols,
-                         scratch + (g - from) * group_bytes);
-  };
-  // the groups that are written, with a tile
-  const auto multiply_tile = [&]<class Q>(const Q*, const uint8_t* at, uint32_t t) {
-    for (uint32_t g = written; g < groups.end(written); ++g)
-      some_pairs<Q>(at, cols, scratch + (g - written) * group_bytes, groups.pairs(g),
-                    out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs, stride, count - groups.row(g));
-  };
-  if (packed) {
-    for (uint32_t from = 0; from < groups.count; from = groups.end(from)) {
-      write(from);
-      for (uint32_t t = 0; t < tiles; ++t) multiply_tile(static_cast<const P*>(nullptr), tile + t * tile_bytes, t);
-    }
-    return;
-  }
-  uint8_t* unpacked = scratch + written_pairs * PairsOfX<P>::bytes(cols);
-  const uint64_t unpacked_bytes = unpacked_bytes_of_tile<P>(cols);
-  const uint32_t at_once = groups.end(0) == groups.count ? 1 : unpacked_tiles<P>(cols);
-  for (uint32_t begin = 0; begin < tiles; begin += at_once) {
-    const uint32_t end = begin + at_once < tiles ? begin + at_once : tiles;
-    for (uint32_t t = begin; t < end; ++t)
-      unpack_pairs<P>(tile + t * tile_bytes, cols, unpacked + (t - begin) * unpacked_bytes);
-    for (uint32_t from = 0; from < groups.count; from = groups.end(from)) {
-      write(from);
-      for (uint32_t t = begin; t < end; ++t)
-        multiply_tile(static_cast<const U*>(nullptr), unpacked + (t - begin) * unpacked_bytes, t);
+  const bool whole = packed && groups.max * PairsOfX<P>::bytes(cols) <= max_whole_group;
+  const uint32_t part = whole ? blocks : part_blocks<P>;
+  const uint64_t group_bytes = uint64_t(groups.max) * part * PairsOfX<P>::block;
+  uint8_t* unpacked = scratch + written_bytes<P>(cols);
+  // a tile stays in L1 while all rows meet it, or some do in L2 while rows are written
+  const uint32_t at_once = packed ? tiles : groups.end(0) == groups.count ? 1 : unpacked_tiles;
+  for (uint32_t b = 0; b < blocks; b += part) {
+    const uint32_t part_end = b + part < blocks ? b + part : blocks;
+    uint32_t written = UINT32_MAX;  // from this group on
+    for (uint32_t begin = 0; begin < tiles; begin += at_once) {
+      const uint32_t end = begin + at_once < tiles ? begin + at_once : tiles;
+      const auto at = [&](uint32_t t) { return tile + t * tile_bytes + uint64_t(b) * P::bytes * rows_of_pairs; };
+      const auto next = [&](uint32_t t) {
+        if (whole) return at(t) + Neon::ahead;
+        return t + 1 < tiles ? at(t + 1) : at(0) + uint64_t(part) * P::bytes * rows_of_pairs;
+      };
+      if (!packed)
+        for (uint32_t t = begin; t < end; ++t)
+          unpack_pairs<P>(at(t), next(t), part_end - b, unpacked + (t - begin) * unpacked_bytes<P>);
+      for (uint32_t from = 0; from < groups.count; from = groups.end(from)) {
+        const bool is_written = std::exchange(written, from) == from;
+        for (uint32_t g = from; g < groups.end(from) && !is_written; ++g)
+          PairsOfX<P>::write(xs + groups.row(g), count - groups.row(g), groups.pairs(g), b, part_end,
+                             scratch + (g - from) * group_bytes);
+        for (uint32_t t = begin; t < end; ++t)
+          for (uint32_t g = from; g < groups.end(from); ++g) {
+            const uint8_t* x = scratch + (g - from) * group_bytes;
+            float* const to = out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs;
+            const uint32_t rest = count - groups.row(g);
+            if (packed)
+              some_pairs<P>({at(t), g == 0 ? next(t) : nullptr, x, part_end - b, b > 0}, groups.pairs(g), to, stride, rest);
+            else
+              some_pairs<U>({unpacked + (t - begin) * unpacked_bytes<P>, nullptr, x, part_end - b, b > 0},
+                            groups.pairs(g), to, stride, rest);
+          }
+      }
     }
   }
 }

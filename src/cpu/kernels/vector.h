@@ -71,10 +71,14 @@ constexpr bool has_two_halves = requires(typename V::F* f) {
   V::two_halves(f, f);
 };
 
-// Fetches weights that are needed V::ahead bytes later to the second cache.
+// Fetches weights to the second cache: those at `at`, or those that are needed V::ahead bytes later.
+template <int bytes>
+HEDDLE_INLINE void fetch_weights(const uint8_t* at) {
+  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + line, 0, 2);
+}
 template <class V, int bytes>
 HEDDLE_INLINE void prefetch(const uint8_t* at) {
-  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + V::ahead + line, 0, 2);
+  fetch_weights<bytes>(at + V::ahead);
 }
 
 // Whether V takes one byte of each word, with its sign, in one operation; others shift it up and down.
