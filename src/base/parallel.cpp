@@ -14,7 +14,10 @@
 namespace heddle {
 
 size_t hardware_threads() {
-  const uint32_t here = std::max(1u, std::thread::hardware_concurrency()), limit = processors_by_groups();
+  // hardware_concurrency() counts the processors of the machine, also where a container or `taskset` leaves few of
+  // them.
+  const size_t allowed = allowed_processors().size(), limit = processors_by_groups();
+  const size_t here = allowed ? allowed : std::max(1u, std::thread::hardware_concurrency());
   return limit ? std::min(here, limit) : here;
 }
 

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/parallel.h"
 #include "cuda/context_state.h"
 
 namespace heddle::cuda {
@@ -139,7 +140,7 @@ std::vector<Module> compile(const Context& context, std::span<const Source> sour
       }
   };
 
-  if (!threads) threads = std::max(1u, std::thread::hardware_concurrency());
+  if (!threads) threads = uint32_t(hardware_threads());
   std::vector<std::thread> others;
   try {
     for (size_t i = 1; i < std::min<size_t>(threads, sources.size()); ++i) others.emplace_back(work);

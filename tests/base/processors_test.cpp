@@ -118,6 +118,7 @@ TEST(Processors, AThreadRunsWhereItIsTold) {
   std::thread([&] {
     EXPECT_TRUE(run_on({allowed.back()}));
     EXPECT_EQ(allowed_processors(), std::vector<uint32_t>{allowed.back()});
+    EXPECT_EQ(hardware_threads(), 1u);  // as in a container with one processor of many
     EXPECT_FALSE(run_on({}));
     EXPECT_EQ(allowed_processors(), std::vector<uint32_t>{allowed.back()});
   }).join();

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/ptxas.h"
 #include "main/commands/commands.h"
 #include "main/commands/suggestions.h"
@@ -64,7 +65,7 @@ void check_cells(std::vector<Cell>& cells, bool assembling, std::ostream& err) {
   std::atomic<size_t> next = 0, done = 0;
   ProgressLine line(&err);
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+  for (size_t i = 0, count = hardware_threads(); i < count; ++i)
     threads.emplace_back([&] {
       for (size_t at; (at = next++) < cells.size(); ++done) {
         line.count(fmt::format("{} for {}:", cells[at].entry->name, cells[at].target->name), done.load(), cells.size(),

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "cuda/device.h"
 #include "gpu/gpu.h"
 #include "kernels/spec/catalog.h"
@@ -89,7 +90,7 @@ Outcome run_cases(gpu::Library& library, const std::vector<proof::Case>& cases, 
       outcome.failures.push_back(fmt::format("{} {}: {}", c.kernel, c.shape, check.failure()));
     }
   };
-  const uint32_t count = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const uint32_t count = options.threads ? options.threads : uint32_t(hardware_threads());
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < count; ++i)
     threads.emplace_back([&] {
