@@ -94,30 +94,27 @@ uint32_t processors_by_groups(const std::string& root) {
   return std::max(1u, uint32_t(whole) + (whole > uint32_t(whole) ? 1 : 0));
 }
 
-std::vector<std::vector<uint32_t>> processors_of_nodes(const std::vector<uint32_t>& allowed, const std::string& root) {
+std::vector<Node> nodes_with(const std::vector<uint32_t>& allowed, const std::string& root) {
   const std::string folder = root + "/sys/devices/system/node/";
-  std::vector<std::vector<uint32_t>> nodes;
+  std::vector<Node> nodes;
   for (const uint32_t node : processors_in(first_line(folder + "online"))) {
     std::vector<uint32_t> processors = processors_in(first_line(folder + "node" + std::to_string(node) + "/cpulist"));
     std::erase_if(processors,
                   [&](uint32_t one) { return std::find(allowed.begin(), allowed.end(), one) == allowed.end(); });
-    if (!processors.empty()) nodes.push_back(std::move(processors));
+    if (!processors.empty()) nodes.push_back({node, std::move(processors)});
   }
-  if (nodes.empty()) nodes.push_back(allowed);
+  if (nodes.empty()) nodes.push_back({0, allowed});
   return nodes;
 }
 
-std::vector<uint32_t> processors_of_thread(const std::vector<std::vector<uint32_t>>& nodes, uint32_t thread,
-                                           uint32_t threads) {
-  if (nodes.size() < 2) return {};
+uint32_t node_of_thread(const std::vector<Node>& nodes, uint32_t thread, uint32_t threads) {
   uint64_t all = 0;
-  for (const auto& node : nodes) all += node.size();
+  for (const Node& node : nodes) all += node.processors.size();
   uint64_t place = thread * all / threads;  // in the processors of all nodes, one node after another
-  for (const auto& node : nodes) {
-    if (place < node.size()) return node;
-    place -= node.size();
-  }
-  return nodes.back();
+  uint32_t index = 0;
+  for (; index + 1 < nodes.size() && place >= nodes[index].processors.size(); ++index)
+    place -= nodes[index].processors.size();
+  return index;
 }
 
 namespace {

@@ -42,6 +42,7 @@ void Cpu::begin(const model::Batch& batch) {
         "a batch that the model can predict");
   for (const uint32_t row : batch.after) check(row < limits_.rows, "rows of the batch before");
   batch_ = &batch;
+  node_.emplace(team_.processors_of_caller());
   computed_ = false;
   states_.clear();
   rotations_.begin(batch);
@@ -110,6 +111,7 @@ void Cpu::head() {
   });
   if (is_part && count != 0) ranks_.gather_rows(logits, count, model_.output_parts, logits_);
   computed_ = true;
+  node_.reset();
 }
 
 model::Result Cpu::result() {
@@ -178,6 +180,7 @@ void Cpu::make_caches() {
     of_windows_.push_back(limits_.window_blocks && of_windows[number]);
     caches_.emplace_back(a, limits_, model::blocks_of_cache(limits_, of_windows[number]),
                          size_t(first) < caches_.size() ? &caches_[size_t(first)] : nullptr);
+    if (size_t(first) + 1 == caches_.size()) caches_.back().spread(team_.nodes());
   });
 }
 

@@ -24,6 +24,7 @@ struct Options {
   // Of a model that is one rank's part (shard.h): the other ranks, which compute the same batches. They must have the
   // same instruction set: all have to pick the same experts.
   model::Collective* ranks = nullptr;
+  std::string root;  // has the folder sys of the system, for tests
 };
 
 // The instruction sets of this binary that this machine has, best first; "plain" is always there.

@@ -1,6 +1,7 @@
 // The fast backend: what its files share. Each verb is a few phases of the team.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ class Cpu : public model::Backend {
         exact_(options.exact),
         repacked_(options.repack),
         ranks_(options.ranks),
-        team_(options.threads),
+        team_(options.threads, options.root),
         weights_(model, isa_, options, team_),
         products_(isa_, team_, weights_.all(), limits.rows),
         attend_(isa_, team_, limits),
@@ -224,6 +225,7 @@ class Cpu : public model::Backend {
   std::vector<KvCache> caches_;          // of each attention
   std::vector<bool> of_windows_;         // of each: whether its blocks are those of windows
   const model::Batch* batch_ = nullptr;  // of the step under way
+  std::optional<RunsOn> node_;           // where the thread that computes it runs
   uint32_t rows_ = 0;
   bool computed_ = false;      // a result waits for result()
   Rows x_, normed_;            // (rows, width): the residual, and what the next products read

@@ -17,6 +17,12 @@ class KvCache {
   KvCache(const model::Attention& attention, const model::Limits& limits, uint32_t blocks,
           const KvCache* shared = nullptr);
 
+  // Its pages on these nodes by turns: any thread reads any position, and one node's memory would be read by all.
+  void spread(const std::vector<Node>& nodes) {
+    keys_->spread(nodes);
+    values_->spread(nodes);
+  }
+
   // Of the keys (kv_heads, head) and values (kv_heads, value_head) of one position, those of a kv head; values that are
   // in the keys are not read.
   void put(const Isa& isa, uint32_t kv_head, uint32_t block, uint32_t token, const float* keys, const float* values);

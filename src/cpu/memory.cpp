@@ -105,7 +105,9 @@ double read_bandwidth(uint32_t threads, uint64_t bytes_per_token) {
   const uint64_t chunk = std::max<uint64_t>(std::min(bytes_per_token, limit) / chunks / 4096, 1) * 4096;
   const uint64_t bytes = chunks * chunk;
   const Pages pages(bytes, Pages::Size::large);
-  team.run(chunks, [&](uint64_t i, uint32_t) { std::memset(pages.data() + i * chunk, 1, chunk); });
+  const RunsOn node(team.processors_of_caller());
+  team.run(
+      chunks, [&](uint64_t i, uint32_t) { std::memset(pages.data() + i * chunk, 1, chunk); }, Team::Help::own_node);
   constexpr uint64_t min_timed_bytes = 256 << 20;  // 5 ms at 50 GB/s
   const uint64_t passes = (min_timed_bytes + bytes - 1) / bytes;
   std::atomic<uint64_t> sink{0};

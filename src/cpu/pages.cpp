@@ -1,7 +1,9 @@
 // mmap and madvise.
 #include "cpu/pages.h"
 
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +37,15 @@ Pages::Pages(uint64_t bytes, Size size) : bytes_(bytes) {
     munmap(data_ + used, after);
   }
   if (spare) madvise(data_, bytes, MADV_HUGEPAGE);  // only a hint: refused, it is slower
+}
+
+void Pages::spread(const std::vector<Node>& nodes) {
+  if (!data_ || nodes.size() < 2) return;
+  constexpr uint32_t bits = 64, max_node = 1024;  // the system has at most 1024 nodes
+  std::vector<unsigned long> mask(max_node / bits);
+  for (const Node& node : nodes)
+    if (node.number < max_node) mask[node.number / bits] |= 1ul << node.number % bits;
+  syscall(SYS_mbind, data_, bytes_, MPOL_INTERLEAVE, mask.data(), max_node + 1, 0);  // it counts one bit less
 }
 
 // Its mapping may be one with its neighbours': what it has of their large pages is at most its own size.

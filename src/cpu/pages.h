@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/processors.h"
+
 namespace heddle::cpu {
 
 // Zeros, which take no memory until they are written to.
@@ -26,6 +28,9 @@ class Pages {
 
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
+  // Those that are not written to yet come to lie on these nodes by turns. A container may refuse that: then each lies
+  // on the node of the thread that writes to it first.
+  void spread(const std::vector<Node>& nodes);
   // Of those that were written to, the bytes that the system has put into large pages.
   uint64_t bytes_in_large_pages() const;
 

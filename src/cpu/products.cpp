@@ -145,6 +145,12 @@ void Products::plan(std::span<const Product> products) {
       for (uint32_t row = 0; row < count; row += rows)
         pieces_.push_back({p, uint32_t(std::min(tiles, all - first)), first, row, std::min(rows, count - row)});
   }
+  // Each thread gets the part of each matrix that it has packed, which lies on its node.
+  if (products.size() < 2 || team_.nodes().size() < 2) return;
+  const auto place = [&](const Range& piece) {  // of its middle
+    return (double(piece.first) + piece.tiles / 2.0) / double(products[piece.product].weights->tiles());
+  };
+  std::stable_sort(pieces_.begin(), pieces_.end(), [&](const Range& a, const Range& b) { return place(a) < place(b); });
 }
 
 Piece Products::compute(std::span<const Product> products, const Range& range, uint32_t thread) {

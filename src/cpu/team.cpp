@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "base/processors.h"
 
 namespace heddle::cpu {
 namespace {
@@ -27,13 +26,14 @@ inline void pause() {
 }  // namespace
 
 // Threads wait for a phase, and there is none before the constructor ends: by then it is known how many there are.
-Team::Team(uint32_t threads) : shares_(threads ? threads : uint32_t(hardware_threads())) {
+Team::Team(uint32_t threads, const std::string& root)
+    : shares_(threads ? threads : uint32_t(hardware_threads())), nodes_(nodes_with(allowed_processors(), root)) {
   const uint32_t wanted = uint32_t(shares_.size());
-  const auto nodes = processors_of_nodes(allowed_processors());
+  for (uint32_t i = 0; i < wanted; ++i) node_of_.push_back(node_of_thread(nodes_, i, wanted));
   try {
     for (uint32_t i = 1; i < wanted; ++i)
-      others_.emplace_back([this, i, where = processors_of_thread(nodes, i, wanted)] {
-        if (!where.empty()) run_on(where);  // refused, it reads some weights from another node
+      others_.emplace_back([this, i] {
+        if (nodes_.size() > 1) run_on(nodes_[node_of_[i]].processors);  // refused, it reads what is on another node
         serve(i);
       });
   } catch (const std::system_error&) {  // the system refuses more threads: those that exist do all the work
@@ -69,24 +69,32 @@ bool Team::take(uint64_t phase, uint64_t share, uint64_t& item) {
 void Team::help(uint32_t thread) {
   const uint64_t phase = phase_.load(std::memory_order_acquire), shares = std::min<uint64_t>(count_of(phase), count_);
   std::atomic<uint64_t>& done = shares_[thread].done;
-  for (uint64_t i = 0; i < shares; ++i)
-    for (uint64_t item; take(phase, (thread + i) % shares, item);) {
-      try {
-        call_(work_, item, thread);
-      } catch (...) {
-        const std::lock_guard guard(lock_);
-        if (!failure_) failure_ = std::current_exception();
+  const auto do_shares = [&](bool of_own_node) {
+    for (uint64_t i = 0; i < shares; ++i) {
+      const uint64_t share = (thread + i) % shares;
+      if ((node_of_[share] == node_of_[thread]) != of_own_node) continue;
+      for (uint64_t item; take(phase, share, item);) {
+        try {
+          call_(work_, item, thread);
+        } catch (...) {
+          const std::lock_guard guard(lock_);
+          if (!failure_) failure_ = std::current_exception();
+        }
+        done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       }
-      done.store(done.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     }
+  };
+  do_shares(true);
+  if (nodes_.size() > 1 && help_.load(std::memory_order_relaxed) == Help::all) do_shares(false);
 }
 
-void Team::run(uint64_t count, Call call, void* work) {
+void Team::run(uint64_t count, Call call, void* work, Help whom) {
   if (count == 0) return;
   if (count == 1) return call(work, 0, 0);  // where its data is, and no other thread comes for it
   check(count < field, "a phase of less than 2^24 items");
   call_ = call;
   work_ = work;
+  help_.store(whom, std::memory_order_relaxed);
   total_ += count;
   const uint64_t number = number_of(phase_.load(std::memory_order_relaxed)) + 1;
   phase_.store(number << 24 | count);  // in one order with sleeping_: see serve

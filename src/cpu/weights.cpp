@@ -38,21 +38,22 @@ void ModelWeights::pack(const Options& options, Team& team) {
   uint64_t bytes = 0;
   for (const Weights& weights : all_) bytes += packed_size(weights);
   arena_ = Pages(bytes, Pages::Size::large);
+  const RunsOn node(team.processors_of_caller());
 
   // Some matrices in one phase: an expert alone would not keep many threads busy.
   constexpr uint64_t phase_bytes = 256 << 20, chunk_bytes = 512 << 10;
   struct Chunk {
     size_t matrix;
     uint64_t first, tiles;
-    double place;  // in its matrix, from 0 to 1
+    double place;  // its middle in its matrix, from 0 to 1
   };
   const FileMappings files;
   std::vector<Chunk> chunks;
   uint64_t at = 0, packed = 0;
   const auto pack_chunks = [&](size_t first, size_t end) {
-    // A thread packs the same part of each matrix, which the system then puts into the memory of its node.
+    // A thread packs the part of each matrix that it will multiply, and the system puts it into the memory of its node.
     std::stable_sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) { return a.place < b.place; });
-    team.run(chunks.size(), [&](uint64_t item, uint32_t) {
+    const auto pack_chunk = [&](uint64_t item, uint32_t) {
       const Chunk& chunk = chunks[item];
       const Weights& weights = all_[chunk.matrix];
       const model::Matrix& source = sources_[chunk.matrix];
@@ -60,7 +61,8 @@ void ModelWeights::pack(const Options& options, Team& team) {
                  const_cast<uint8_t*>(weights.data) + chunk.first * weights.tile_bytes);
       const uint64_t row = chunk.first * weights.tile_rows;
       files.release(source.slice(row, std::min(chunk.tiles * weights.tile_rows, weights.rows - row)).data);
-    });
+    };
+    team.run(chunks.size(), pack_chunk, Team::Help::own_node);
     for (size_t i = first; i < end; ++i)
       if (all_[i].kind != XKind::f32) files.release(sources_[i].data);  // with the pages that two chunks share
     chunks.clear();
@@ -74,8 +76,10 @@ void ModelWeights::pack(const Options& options, Team& team) {
     weights.data = arena_.data() + at;
     at += packed_size(weights);
     const uint64_t tiles = weights.tiles(), step = std::max<uint64_t>(1, chunk_bytes / weights.tile_bytes);
-    for (uint64_t first = 0; first < tiles; first += step)
-      chunks.push_back({i, first, std::min(step, tiles - first), double(first) / double(tiles)});
+    for (uint64_t first = 0; first < tiles; first += step) {
+      const uint64_t count = std::min(step, tiles - first);
+      chunks.push_back({i, first, count, (double(first) + double(count) / 2) / double(tiles)});
+    }
     if (at - packed < phase_bytes) continue;
     pack_chunks(begin, i + 1);
     begin = i + 1;

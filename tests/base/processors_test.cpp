@@ -82,26 +82,26 @@ TEST(Processors, GroupsOfVersionOne) {
 }
 
 TEST(Processors, Nodes) {
-  using Nodes = std::vector<std::vector<uint32_t>>;
+  using Nodes = std::vector<Node>;
   System system;
-  EXPECT_EQ(processors_of_nodes({0, 1}, system.root()), (Nodes{{0, 1}}));  // nothing is known
+  EXPECT_EQ(nodes_with({0, 1}, system.root()), (Nodes{{0, {0, 1}}}));  // nothing is known
   system.with("sys/devices/system/node/online", "0,2-3\n")
       .with("sys/devices/system/node/node0/cpulist", "0-1,4\n")
       .with("sys/devices/system/node/node2/cpulist", "\n")  // memory alone
       .with("sys/devices/system/node/node3/cpulist", "2-3\n");
-  EXPECT_EQ(processors_of_nodes({0, 1, 2, 3, 4}, system.root()), (Nodes{{0, 1, 4}, {2, 3}}));
-  EXPECT_EQ(processors_of_nodes({1, 3}, system.root()), (Nodes{{1}, {3}}));
-  EXPECT_EQ(processors_of_nodes({2, 3}, system.root()), (Nodes{{2, 3}}));
-  EXPECT_EQ(processors_of_nodes({9}, system.root()), (Nodes{{9}}));
+  EXPECT_EQ(nodes_with({0, 1, 2, 3, 4}, system.root()), (Nodes{{0, {0, 1, 4}}, {3, {2, 3}}}));
+  EXPECT_EQ(nodes_with({1, 3}, system.root()), (Nodes{{0, {1}}, {3, {3}}}));
+  EXPECT_EQ(nodes_with({2, 3}, system.root()), (Nodes{{3, {2, 3}}}));
+  EXPECT_EQ(nodes_with({9}, system.root()), (Nodes{{0, {9}}}));
 }
 
 TEST(Processors, ThreadsGoToNodesInProportion) {
-  using List = std::vector<uint32_t>;
-  EXPECT_EQ(processors_of_thread({{0, 1, 2}}, 1, 3), List{});
-  const std::vector<List> nodes = {{0, 1, 4, 5}, {2, 3}};
+  EXPECT_EQ(node_of_thread({{0, {0, 1, 2}}}, 1, 3), 0u);
+  EXPECT_EQ(node_of_thread({{0, {}}}, 1, 3), 0u);  // allowed processors unknown
+  const std::vector<Node> nodes = {{0, {0, 1, 4, 5}}, {3, {2, 3}}};
   const auto nodes_of = [&](uint32_t threads) {
     std::string all;
-    for (uint32_t i = 0; i < threads; ++i) all += processors_of_thread(nodes, i, threads) == nodes[0] ? 'a' : 'b';
+    for (uint32_t i = 0; i < threads; ++i) all += "ab"[node_of_thread(nodes, i, threads)];
     return all;
   };
   EXPECT_EQ(nodes_of(1), "a");
@@ -122,6 +122,24 @@ TEST(Processors, AThreadRunsWhereItIsTold) {
     EXPECT_FALSE(run_on({}));
     EXPECT_EQ(allowed_processors(), std::vector<uint32_t>{allowed.back()});
   }).join();
+  EXPECT_EQ(allowed_processors(), allowed);
+}
+
+TEST(Processors, AThreadRunsElsewhereForAWhile) {
+  const std::vector<uint32_t> allowed = allowed_processors();
+  {
+    const RunsOn one({allowed.back()});
+    EXPECT_EQ(allowed_processors(), std::vector<uint32_t>{allowed.back()});
+  }
+  EXPECT_EQ(allowed_processors(), allowed);
+  {
+    const RunsOn anywhere({});
+    EXPECT_EQ(allowed_processors(), allowed);
+  }
+  {
+    const RunsOn refused({60000});  // there is no such processor
+    EXPECT_EQ(allowed_processors(), allowed);
+  }
   EXPECT_EQ(allowed_processors(), allowed);
 }
 

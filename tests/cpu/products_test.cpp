@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <mutex>
 #include <random>
+#include <thread>
 
 #include "base/error.h"
 #include "base/f16.h"
@@ -17,6 +19,7 @@
 #include "cpu/rows.h"
 #include "cpu/team.h"
 #include "tests/cpu/random_weights.h"
+#include "tests/cpu/two_nodes.h"
 
 namespace heddle::cpu {
 namespace {
@@ -401,6 +404,49 @@ TEST(Products, WhatNoRowMeetsTakesNoShareOfTheThreads) {
   for (const uint32_t expert : {5u, 40u})
     for (uint64_t tile = 0; tile < 16; ++tile) expected.emplace_back(expert, tile * isa.tile_rows);
   EXPECT_EQ(pieces, expected);
+}
+
+// Two matrices in one phase on two nodes: each thread multiplies its half of both. The threads go on together, piece by
+// piece, so that none helps the other.
+TEST(Products, EachNodeHasItsPartOfEveryMatrix) {
+  const test::TwoNodes system;
+  if (system.nodes.size() < 2) GTEST_SKIP() << "this process may use one processor alone";
+  const Isa& isa = choose_isa("plain");
+  constexpr uint32_t cols = 256;
+  const uint32_t rows = 16 * isa.tile_rows;
+  std::deque<std::vector<uint8_t>> bytes;
+  std::deque<Weights> all;
+  for (uint32_t i = 0; i < 2; ++i) {
+    const model::Matrix matrix{Format::q8_0, rows, cols,
+                               bytes.emplace_back(test::random_weights(Format::q8_0, random_values(rows * cols, i)))};
+    Weights& weights = all.emplace_back(describe_weights(matrix, isa, false));
+    std::vector<uint8_t>& tiles = bytes.emplace_back(weights.tiles() * weights.tile_bytes);
+    pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
+    weights.data = tiles.data();
+  }
+  Rows x(1, cols, {.by_32 = true});
+  std::copy_n(random_values(cols, 99).data(), cols, x.row(0));
+  x.finish(0, isa);
+  const Product products[] = {{&all[0], nullptr, x.view(1)}, {&all[1], nullptr, x.view(1)}};
+  Team team(2, system.root());
+  Products of(isa, team, all, 1);
+  std::atomic<uint32_t> done[2] = {0, 0};
+  std::vector<std::pair<uint32_t, uint64_t>> found[2], expected[2];
+  of.run(products, [&, caller = std::this_thread::get_id()](const Piece& piece) {
+    const uint32_t thread = std::this_thread::get_id() == caller ? 0 : 1;
+    for (uint64_t row = piece.first; row < piece.first + piece.rows; row += isa.tile_rows)
+      found[thread].emplace_back(piece.product, row);
+    const uint32_t own = ++done[thread];
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (done[1 - thread] < own && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  });
+  for (uint32_t thread = 0; thread < 2; ++thread) {
+    for (uint32_t product = 0; product < 2; ++product)
+      for (uint64_t tile = thread * 8; tile < thread * 8 + 8; ++tile)
+        expected[thread].emplace_back(product, tile * isa.tile_rows);
+    std::sort(found[thread].begin(), found[thread].end());
+    EXPECT_EQ(found[thread], expected[thread]) << thread;
+  }
 }
 
 // Many rows on many threads: pieces have some rows each, and every value comes once.

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "tests/cpu/two_nodes.h"
+
 namespace heddle::cpu {
 namespace {
 
@@ -118,6 +120,65 @@ TEST(Team, DoesASingleItemOnTheCallersThread) {
       by = std::this_thread::get_id();
     });
     ASSERT_EQ(by, std::this_thread::get_id());
+  }
+}
+
+// Waits for it, but not for ever.
+template <class Condition>
+bool comes_true(Condition&& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return condition();
+}
+
+// A thread for each processor; node 0 has one of them.
+TEST(Team, ThreadsRunOnTheirNodes) {
+  const test::TwoNodes system;
+  if (system.nodes.size() < 2) GTEST_SKIP() << "this process may use one processor alone";
+  const std::vector<uint32_t> before = allowed_processors();
+  const uint32_t threads = uint32_t(before.size());
+  Team team(threads, system.root());
+  EXPECT_EQ(team.nodes(), system.nodes);
+  {
+    const RunsOn node(team.processors_of_caller());
+    std::vector<std::vector<uint32_t>> where(threads);
+    std::atomic<uint32_t> begun = 0;
+    team.run(threads, [&](uint64_t, uint32_t thread) {
+      where[thread] = allowed_processors();
+      ++begun;
+      EXPECT_TRUE(comes_true([&] { return begun == threads; }));  // so each thread does one item
+    });
+    for (uint32_t i = 0; i < threads; ++i) EXPECT_EQ(where[i], system.nodes[i == 0 ? 0 : 1].processors) << i;
+  }
+  EXPECT_EQ(allowed_processors(), before);
+}
+
+// The first thread is node 0, and all of its share waits until the others have done theirs and had time to look for
+// more, or until they have helped.
+TEST(Team, ANodeIsHelpedOnlyWhereThatIsAllowed) {
+  const test::TwoNodes system;
+  if (system.nodes.size() < 2) GTEST_SKIP() << "this process may use one processor alone";
+  const uint32_t threads = uint32_t(allowed_processors().size()), of_thread = 10, items = threads * of_thread;
+  Team team(threads, system.root());
+  for (const auto help : {Team::Help::own_node, Team::Help::all}) {
+    std::vector<std::atomic<uint32_t>> by(items);
+    std::atomic<uint32_t> done = 0, by_others = 0, helped = 0;
+    const auto work = [&](uint64_t item, uint32_t thread) {
+      if (thread == 0 && help == Team::Help::all)
+        EXPECT_TRUE(comes_true([&] { return helped > 0; }));
+      else if (thread == 0) {
+        EXPECT_TRUE(comes_true([&] { return by_others == items - of_thread; }));
+        if (item == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      by[item] = thread;
+      if (thread != 0) ++by_others;
+      if (thread != 0 && item < of_thread) ++helped;
+      ++done;
+    };
+    team.run(items, work, help);
+    EXPECT_EQ(done, items);
+    EXPECT_EQ(helped > 0, help == Team::Help::all);
+    for (uint32_t i = 0; i < items && help == Team::Help::own_node; ++i) EXPECT_EQ(by[i] == 0, i < of_thread) << i;
   }
 }
 
