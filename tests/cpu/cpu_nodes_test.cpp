@@ -85,6 +85,28 @@ std::vector<Node> nodes_with_memory() {
   return nodes;
 }
 
+// Mappings of this process whose pages lie on nodes by turns.
+size_t spread_mappings() {
+  size_t count = 0;
+  std::ifstream maps("/proc/self/numa_maps");
+  for (std::string line; std::getline(maps, line);) count += line.find(" interleave") != std::string::npos;
+  return count;
+}
+
+TEST(CpuNodes, TheCacheIsSpread) {
+  const TwoNodes system;
+  if (system.nodes.size() < 2) GTEST_SKIP() << "this process may use one processor alone";
+  cpu::Pages pages(1);
+  pages.spread(system.nodes);
+  if (spread_mappings() == 0) GTEST_SKIP() << "the system spreads no memory";
+  Builder builder({.format = Format::q8_0, .layers = 1});
+  const size_t before = spread_mappings();
+  const auto on_one = cpu::make_cpu(builder.model(), node_limits, {.threads = 2, .root = "/nowhere"});
+  EXPECT_EQ(spread_mappings(), before);
+  const auto on_two = cpu::make_cpu(builder.model(), node_limits, {.threads = 2, .root = system.root()});
+  EXPECT_GT(spread_mappings(), before);
+}
+
 // The number of the node that has each page from `first` on, as the system tells it.
 std::vector<int> nodes_of_pages(const uint8_t* first, uint64_t bytes) {
   const uint64_t page = uint64_t(sysconf(_SC_PAGESIZE)), start = reinterpret_cast<uint64_t>(first) / page * page;
