@@ -117,6 +117,23 @@ uint32_t node_of_thread(const std::vector<Node>& nodes, uint32_t thread, uint32_
   return index;
 }
 
+bool differ_in_speed(const std::vector<uint32_t>& processors, const std::string& root) {
+  for (const char* file : {"/cpu_capacity", "/cpufreq/cpuinfo_max_freq"}) {
+    double least = 0, most = 0;
+    for (const uint32_t one : processors) {
+      const auto speed = number_at(first_line(root + "/sys/devices/system/cpu/cpu" + std::to_string(one) + file));
+      if (!speed) {
+        most = 0;
+        break;
+      }
+      least = most == 0 ? *speed : std::min(least, *speed);
+      most = std::max(most, *speed);
+    }
+    if (most > 0) return least < 0.9 * most;
+  }
+  return false;
+}
+
 namespace {
 
 // A set of the size that the system's own may have: more than cpu_set_t holds.

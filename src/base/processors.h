@@ -28,6 +28,10 @@ std::vector<Node> nodes_with(const std::vector<uint32_t>& allowed, const std::st
 // each node gets threads in proportion to its processors.
 uint32_t node_of_thread(const std::vector<Node>& nodes, uint32_t thread, uint32_t threads);
 
+// Whether some of these are slower than others by a tenth or more, by what the system says of their capacity, or of
+// their highest frequency where it knows no capacities. False where it does not tell.
+bool differ_in_speed(const std::vector<uint32_t>& processors, const std::string& root = "");
+
 // The processors that the calling thread may run on. Empty: unknown.
 std::vector<uint32_t> allowed_processors();
 // The calling thread runs on these from now on. False if the system refuses, which leaves it where it was.

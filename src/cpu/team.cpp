@@ -27,7 +27,9 @@ inline void pause() {
 
 // Threads wait for a phase, and there is none before the constructor ends: by then it is known how many there are.
 Team::Team(uint32_t threads, const std::string& root)
-    : shares_(threads ? threads : uint32_t(hardware_threads())), nodes_(nodes_with(allowed_processors(), root)) {
+    : shares_(threads ? threads : uint32_t(hardware_threads())),
+      nodes_(nodes_with(allowed_processors(), root)),
+      differ_in_speed_(heddle::differ_in_speed(allowed_processors(), root)) {
   const uint32_t wanted = uint32_t(shares_.size());
   for (uint32_t i = 0; i < wanted; ++i) node_of_.push_back(node_of_thread(nodes_, i, wanted));
   try {

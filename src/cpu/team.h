@@ -32,6 +32,8 @@ class Team {
 
   uint32_t threads() const { return uint32_t(others_.size()) + 1; }
   const std::vector<Node>& nodes() const { return nodes_; }
+  // Some threads may be slower than others: work comes in smaller pieces.
+  bool differ_in_speed() const { return differ_in_speed_; }
   // Where the caller should run while it calls run() (see RunsOn). Empty: anywhere, all are on one node.
   std::vector<uint32_t> processors_of_caller() const {
     return nodes_.size() > 1 ? nodes_[node_of_[0]].processors : std::vector<uint32_t>();
@@ -86,6 +88,7 @@ class Team {
   uint32_t count_ = 1;  // threads, once all are started
   std::vector<Node> nodes_;
   std::vector<uint32_t> node_of_;  // of each thread
+  bool differ_in_speed_;
   std::vector<std::thread> others_;
 };
 

@@ -110,6 +110,30 @@ TEST(Processors, ThreadsGoToNodesInProportion) {
   EXPECT_EQ(nodes_of(12), "aaaaaaaabbbb");
 }
 
+TEST(Processors, SpeedsAreComparedWhereTheyAreKnown) {
+  System system;
+  const std::string folder = "sys/devices/system/cpu/cpu";
+  EXPECT_FALSE(differ_in_speed({0, 1}, system.root()));  // nothing is known
+  EXPECT_FALSE(differ_in_speed({}, system.root()));
+  system.with(folder + "0/cpufreq/cpuinfo_max_freq", "5700000\n")
+      .with(folder + "1/cpufreq/cpuinfo_max_freq", "5500000\n");
+  EXPECT_FALSE(differ_in_speed({0, 1}, system.root()));  // as the best of equal cores
+  system.with(folder + "2/cpufreq/cpuinfo_max_freq", "4300000\n");
+  EXPECT_FALSE(differ_in_speed({0, 1}, system.root()));
+  EXPECT_TRUE(differ_in_speed({0, 1, 2}, system.root()));
+  EXPECT_TRUE(differ_in_speed({2, 0}, system.root()));
+  EXPECT_FALSE(differ_in_speed({0, 2, 7}, system.root()));  // of one of them nothing is known
+  // capacities count more than frequencies
+  for (const char* one : {"0", "1", "2"}) system.with(folder + one + "/cpu_capacity", "1024\n");
+  EXPECT_FALSE(differ_in_speed({0, 1, 2}, system.root()));
+  system.with(folder + "1/cpu_capacity", "446\n");
+  EXPECT_TRUE(differ_in_speed({0, 1, 2}, system.root()));
+  EXPECT_FALSE(differ_in_speed({0, 2}, system.root()));
+  system.with(folder + "1/cpu_capacity", "x\n");  // then frequencies do
+  EXPECT_FALSE(differ_in_speed({0, 1}, system.root()));
+  EXPECT_TRUE(differ_in_speed({1, 2}, system.root()));
+}
+
 TEST(Processors, AThreadRunsWhereItIsTold) {
   const std::vector<uint32_t> allowed = allowed_processors();
   ASSERT_FALSE(allowed.empty());

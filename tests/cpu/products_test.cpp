@@ -406,6 +406,49 @@ TEST(Products, WhatNoRowMeetsTakesNoShareOfTheThreads) {
   EXPECT_EQ(pieces, expected);
 }
 
+// With a fast and a slow processor, pieces are half as large.
+TEST(Products, PiecesAreSmallerWhereSpeedsDiffer) {
+  const Isa& isa = choose_isa("plain");
+  constexpr uint32_t cols = 256, threads = 2;
+  const uint32_t rows = 64 * isa.tile_rows;
+  std::vector<uint8_t> bytes = test::random_weights(Format::q8_0, random_values(rows * cols, 3));
+  const model::Matrix matrix{Format::q8_0, rows, cols, bytes};
+  std::deque<Weights> all{describe_weights(matrix, isa, false)};
+  std::vector<uint8_t> tiles(all[0].tiles() * all[0].tile_bytes);
+  pack_tiles(matrix, all[0], 0, all[0].tiles(), tiles.data());
+  all[0].data = tiles.data();
+  Rows x(1, cols, {.by_32 = true});
+  std::copy_n(random_values(cols, 4).data(), cols, x.row(0));
+  x.finish(0, isa);
+  const Product product[] = {{&all[0], nullptr, x.view(1)}};
+  std::vector<float> expected;
+  for (const uint32_t slowest : {1024u, 400u}) {
+    const test::Folder system;
+    uint32_t capacity = slowest;
+    for (const uint32_t one : allowed_processors()) {
+      const auto folder = system.file("sys/devices/system/cpu/cpu" + std::to_string(one));
+      std::filesystem::create_directories(folder);
+      std::ofstream(folder / "cpu_capacity") << capacity << "\n";
+      capacity = 1024;
+    }
+    const bool differ = slowest != 1024 && allowed_processors().size() > 1;
+    Team team(threads, system.path().string());
+    EXPECT_EQ(team.differ_in_speed(), differ);
+    Products of(isa, team, all, 1);
+    std::atomic<uint32_t> pieces = 0;
+    std::vector<float> found(rows, NAN);
+    of.run(product, [&](const Piece& piece) {
+      ++pieces;
+      std::copy_n(piece.values, piece.rows, found.data() + piece.first);
+    });
+    // 64 tiles: four of them to a piece, or two
+    // sixteenth
+    EXPECT_EQ(pieces, threads * (differ ? 16u : 8u));
+    if (expected.empty()) expected = found;
+    EXPECT_EQ(found, expected);
+  }
+}
+
 // Two matrices in one phase on two nodes: each thread multiplies its half of both. The threads go on together, piece by
 // piece, so that none helps the other.
 TEST(Products, EachNodeHasItsPartOfEveryMatrix) {
