@@ -16,7 +16,8 @@ namespace heddle {
 size_t hardware_threads() {
   // hardware_concurrency() counts the processors of the machine, also where a container or `taskset` leaves few of
   // them.
-  const size_t allowed = allowed_processors().size(), limit = processors_by_groups();
+  static const size_t limit = processors_by_groups();  // files are read
+  const size_t allowed = allowed_processors().size();
   const size_t here = allowed ? allowed : std::max(1u, std::thread::hardware_concurrency());
   return limit ? std::min(here, limit) : here;
 }

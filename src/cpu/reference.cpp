@@ -359,7 +359,9 @@ class Reference : public Backend {
     }
     find_ends();
     attended_.assign(x_.size(), Vector(uint64_t(a.heads) * a.value_head));
-    parallel_for(x_.size() * a.heads, 0,
+    uint64_t positions = 1;
+    for (const uint32_t end : ends_) positions = std::max(positions, uint64_t(end) + 1);
+    parallel_for(x_.size() * a.heads, threads_for(x_.size() * a.heads * positions * (a.head + a.value_head)),
                  [&](size_t item) { attend_head(a, cache, item / a.heads, uint32_t(item % a.heads)); });
     if (a.latent) raise_values(a);
     if (a.gate) gate_attended(a);

@@ -30,7 +30,8 @@ void products(const Matrix& weights, const Vector& bias, const std::vector<Vecto
   ys.assign(xs.size(), Vector(weights.rows));
   const size_t bytes = weights.row_bytes();
   constexpr uint64_t slice = 64;
-  parallel_for((weights.rows + slice - 1) / slice, 0, [&](size_t index) {
+  const size_t threads = threads_for(weights.rows * weights.cols * xs.size());
+  parallel_for((weights.rows + slice - 1) / slice, threads, [&](size_t index) {
     Vector row(weights.cols);
     for (uint64_t r = index * slice; r < std::min(weights.rows, (index + 1) * slice); ++r) {
       quant::decode(weights.format, weights.data.data() + r * bytes, weights.cols, row.data());

@@ -7,6 +7,8 @@
 
 namespace heddle::cpu::reference {
 
+// Threads for parallel_for: one where so few products take less time than to start another, otherwise all.
+inline size_t threads_for(uint64_t products) { return products < 1u << 16 ? 1 : 0; }
 // y = W x for one x.
 model::Vector product(const model::Matrix& weights, const float* x);
 // The same for several x, so that each row is decoded once. y is (rows of x, rows of W).

@@ -136,7 +136,7 @@ std::vector<Vector> ReferenceStates::recur(const Recurrence& r, const std::vecto
       }
   }
   out.assign(h.size(), Vector(r.values()));
-  parallel_for(r.heads, 0, [&](size_t head) {
+  parallel_for(r.heads, threads_for(3 * h.size() * r.heads * r.key * uint64_t(r.value)), [&](size_t head) {
     for (size_t row = 0; row < h.size(); ++row) {
       const double step = std::clamp(softplus(steps[row][head]), double(r.min_step), double(r.max_step));
       recur_head(r, uint32_t(head), mixed[row], step, r.betas ? sigmoid(betas[row][head]) : 0,
