@@ -19,6 +19,7 @@ struct Link {
 struct Module {
   std::string text;                              // of the cubin
   std::shared_ptr<const std::string> assembled;  // what it was made of
+  size_t argument_bytes = 0, shared_bytes = 0;   // as the text says
   std::map<std::string, std::unique_ptr<struct Function>> functions;
 };
 struct Function {
@@ -121,6 +122,9 @@ int cuModuleLoadData(void** out, const void* image) {
   module->assembled = std::make_shared<const std::string>(module->text.substr(begin));
   for (auto& refused : control->refused_texts)
     if (module->text.find(refused) != std::string::npos) return invalid_image;
+  // of a kernel, or of a test
+  module->argument_bytes = number_after(module->text, "args[", number_after(module->text, "args ", 0));
+  module->shared_bytes = number_after(module->text, "shared ", 0);
   *out = module.release();
   born(*out, "module");
   return 0;
@@ -138,7 +142,7 @@ int cuModuleGetFunction(void** out, void* module, const char* name) {
 int cuFuncGetAttribute(int* value, int which, void* function) {
   if (int r = enter("cuFuncGetAttribute")) return r;
   auto* f = static_cast<Function*>(function);
-  const int statics = int(number_after(f->module->text, "shared ", 0));
+  const int statics = int(f->module->shared_bytes);
   switch (which) {
     case 0:
       *value = 1024;
@@ -194,8 +198,7 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
       return 1;
   }
   if (extra) return 1;
-  const std::string& text = f->module->text;  // of a test, or of a kernel
-  if (const size_t bytes = number_after(text, "args[", number_after(text, "args ", 0))) {
+  if (const size_t bytes = f->module->argument_bytes) {
     const auto* from = static_cast<const std::byte*>(parameters[0]);
     record.args.assign(from, from + bytes);
   }
