@@ -47,7 +47,6 @@ if(HEDDLE_SANITIZE)
   if(HEDDLE_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link)
   endif()
-  add_compile_definitions(HEDDLE_SANITIZED)  # tests may take the quick sweep
   if(HEDDLE_SANITIZE MATCHES "thread")
     add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)  # fences are what this sanitizer does not understand
   endif()

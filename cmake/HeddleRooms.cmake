@@ -138,10 +138,23 @@ function(heddle_tests name)
     heddle_test_options(${name}_cases)
   endif()
 
-  add_executable(${name}_tests ${sources})
-  target_link_libraries(${name}_tests PRIVATE
-    $<TARGET_NAME_IF_EXISTS:${name}_cases> ${tests_use} heddle_${name} GTest::gtest GTest::gtest_main)
-  heddle_test_options(${name}_tests)
+  # The tests are a library, so that a build with sanitizers can take that of the release build: what is tested is
+  # sanitized, not what tests it.
+  if(HEDDLE_UNSANITIZED_FROM)
+    heddle_unsanitized_library(heddle_${name}_tests)
+  else()
+    add_library(heddle_${name}_tests STATIC ${sources})
+    target_link_libraries(heddle_${name}_tests PUBLIC ${tests_use} heddle_${name})
+    heddle_test_options(heddle_${name}_tests)
+    # it is compiled without the rooms
+    set_target_properties(heddle_${name}_tests PROPERTIES OPTIMIZE_DEPENDENCIES ON ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  endif()
+  add_executable(${name}_tests $<TARGET_OBJECTS:heddle_test_main>)
+  target_link_libraries(${name}_tests PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,heddle_${name}_tests>
+    $<TARGET_NAME_IF_EXISTS:${name}_cases> ${tests_use} heddle_${name} GTest::gtest)
+  if(HEDDLE_UNSANITIZED_FROM)
+    heddle_sanitized_first(${name}_tests heddle_${name} ${tests_use})
+  endif()
   if(NOT HEDDLE_TEST_PARTS)
     gtest_discover_tests(${name}_tests
       DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
@@ -167,6 +180,28 @@ function(heddle_tests name)
   endforeach()
 endfunction()
 
+# heddle_sanitized_first(program rooms...): of a template or an inline function that several files have, the linker takes
+# the first. That of the rooms is the one with sanitizers, so they stand before the tests.
+function(heddle_sanitized_first program)
+  set(rooms "")
+  set(files "")
+  while(ARGN)
+    list(POP_FRONT ARGN room)
+    if(room IN_LIST rooms OR NOT room MATCHES "^heddle_" OR NOT TARGET ${room})
+      continue()
+    endif()
+    list(APPEND rooms ${room})
+    get_target_property(type ${room} TYPE)
+    get_target_property(imported ${room} IMPORTED)
+    if(type STREQUAL STATIC_LIBRARY AND NOT imported)
+      list(APPEND files $<TARGET_FILE:${room}>)
+    endif()
+    get_target_property(used ${room} INTERFACE_LINK_LIBRARIES)
+    list(APPEND ARGN ${used})
+  endwhile()
+  target_link_options(${program} PRIVATE -Wl,--whole-archive ${files} -Wl,--no-whole-archive)
+endfunction()
+
 function(heddle_test_options target)
   # test helpers are included as "tests/<room>/helper.h"
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
@@ -184,6 +219,8 @@ endfunction()
 # Every folder under tests/ that has the name of a room. One with a CMakeLists.txt of its own says itself what it builds.
 function(heddle_all_tests)
   include(GoogleTest)
+  add_library(heddle_test_main OBJECT ${CMAKE_SOURCE_DIR}/tests/support/main.cpp)
+  target_link_libraries(heddle_test_main PRIVATE GTest::gtest)
   file(GLOB rooms CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/tests/*)
   foreach(room ${rooms})
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${room}/CMakeLists.txt)

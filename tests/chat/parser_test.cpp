@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "families.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::chat {
 namespace {
@@ -24,11 +25,7 @@ TEST(ChatParser, ReadsEveryFamily) {
   }
 }
 
-#ifdef HEDDLE_SANITIZED
-constexpr size_t cut_step = 3;  // 34 s otherwise
-#else
-constexpr size_t cut_step = 1;
-#endif
+const size_t cut_step = test::sanitized ? 3 : 1;  // 34 s otherwise
 
 TEST(ChatParser, CutAtEveryByteIsTheSame) {
   for (const Family& family : families()) {

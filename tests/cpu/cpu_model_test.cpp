@@ -9,6 +9,7 @@
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "tests/cpu/small_model.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::test {
 namespace {
@@ -32,11 +33,9 @@ std::vector<float> on_cpu(const model::Model& model, const std::vector<uint32_t>
 // Instruction sets to run whole models on. With sanitizers, which do not optimise kernels, one: products_test has
 // all.
 std::vector<std::string> isas() {
-#ifdef HEDDLE_SANITIZED
-  return {cpu::isa_names().front()};
-#else
-  return cpu::isa_names();
-#endif
+  std::vector<std::string> all = cpu::isa_names();
+  if (sanitized) all.resize(1);
+  return all;
 }
 
 // f32 activations: only the cache is f16.

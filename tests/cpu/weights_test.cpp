@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "tests/cpu/small_features.h"
 #include "tests/support/folder.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::test {
 namespace {
@@ -24,9 +25,7 @@ std::vector<float> logits_of(const model::Model& model, const cpu::Options& opti
 
 void expect_same_without_repacking(const model::Model& model, const std::string& what) {
   std::vector<std::string> isas = cpu::isa_names();
-#ifdef HEDDLE_SANITIZED  // which does not optimise kernels
-  isas.resize(1);
-#endif
+  if (sanitized) isas.resize(1);  // which does not optimise kernels
   for (const std::string& isa : isas)
     for (const bool exact : {false, true}) {
       const std::vector<float> packed = logits_of(model, {.threads = 2, .isa = isa, .exact = exact});
@@ -105,7 +104,7 @@ TEST(WeightsInFile, TakeNoMemoryOfTheirOwn) {
   EXPECT_EQ(cpu::memory_needed(model, limits, packed).in_file, 0u);
 
   std::vector<float> logits[2];
-#ifndef HEDDLE_SANITIZED  // the memory of sanitizers would count
+  if (sanitized) return;  // the memory of sanitizers would count
   const auto anonymous = [] { return kilobytes_at(contents("/proc/self/status"), "RssAnon"); };
   for (const bool repack : {false, true}) {
     const uint64_t before = anonymous();
@@ -118,7 +117,6 @@ TEST(WeightsInFile, TakeNoMemoryOfTheirOwn) {
       EXPECT_LT(taken, bytes / 4);
   }
   EXPECT_EQ(logits[0], logits[1]);
-#endif
 }
 
 // What was copied for a model stays in memory, with repacking or without.

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "tests/engine/counting.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::engine {
 namespace {
@@ -420,8 +421,8 @@ TEST_F(EngineThreads, SleepWhenIdle) {
   EXPECT_LT(double(std::clock() - before) / CLOCKS_PER_SEC, 0.05);
 }
 
-#ifndef HEDDLE_SANITIZED
 TEST_F(EngineThreads, AbortRatherThanWaitForever) {
+  if (test::sanitized) GTEST_SKIP() << "the process ends without having freed its memory";
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(
       {
@@ -433,7 +434,6 @@ TEST_F(EngineThreads, AbortRatherThanWaitForever) {
       },
       "callbacks of 1 requests have not returned for 0.1 seconds");
 }
-#endif
 
 TEST(Deliveries, HaveOneThreadMoreThanCallbacksBlock) {
   Gate gate;

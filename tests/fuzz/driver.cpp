@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/fuzz/target.h"
+#include "tests/support/sanitized.h"
 
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));  // there under a sanitizer
 
@@ -112,11 +113,7 @@ Input contents(const std::filesystem::path& path) {
 }
 
 struct Options {
-#ifdef HEDDLE_SANITIZED
-  double seconds = 3;
-#else
-  double seconds = 1;  // as many inputs as the sanitizers try in ten
-#endif
+  double seconds = heddle::test::sanitized ? 3 : 1;  // in one, as many inputs as the sanitizers try in ten
   uint64_t seed = 1;
   std::string input;
   std::vector<std::string> targets;

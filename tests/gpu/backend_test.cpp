@@ -13,6 +13,7 @@
 #include "tests/model/fixture.h"
 #include "tests/support/folder.h"
 #include "tests/support/reference_models.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::gpu {
 namespace {
@@ -302,11 +303,7 @@ TEST_F(FakeGpu, WhatFailsWhileLoadingIsGivenBack) {
     make_gpu(small.model, limits);
     const size_t needed = control().count(call) - before;
     EXPECT_GT(needed, 0u) << call;
-#ifdef HEDDLE_SANITIZED  // loading a hundred times takes minutes
-    const size_t step = 9;
-#else
-    const size_t step = 1;
-#endif
+    const size_t step = test::sanitized ? 9 : 1;  // loading a hundred times takes minutes
     for (size_t at = 1; at <= needed; at += step) {
       control().fail[call] = 2;
       control().fail_at[call] = at;

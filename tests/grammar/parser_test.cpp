@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::grammar {
 namespace {
@@ -178,14 +179,9 @@ TEST(Parser, AmbiguousTextsEndInAnError) {
       {{{"AaA", "a"}}, 300},
       {{{"BBBBBBb"}, {"CCCCCC"}, {"DDDDDD", ""}, {"EEEEE", ""}, {"aE", "aB", ""}}, 60},
   };
-#ifdef HEDDLE_SANITIZED
   // the work grows at least with the square of the length
-  const ParseLimits limits{.items = ParseLimits().items / 16};
-  constexpr int shorter = 4;
-#else
-  const ParseLimits limits;
-  constexpr int shorter = 1;
-#endif
+  const ParseLimits limits{.items = ParseLimits().items / (test::sanitized ? 16 : 1)};
+  const int shorter = test::sanitized ? 4 : 1;
   for (const auto& [rules, short_enough] : all) {
     Position at(compiled(rules, limits));
     EXPECT_EQ(error_of(at, 'a', short_enough / shorter), "") << rules[0][0];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "main/commands/command_line.h"
+#include "tests/support/program.h"
 
 namespace heddle::test {
 
@@ -45,6 +46,6 @@ inline Ran shell(const std::string& command) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out};
 }
 
-inline const std::string program = shell_quoted(HEDDLE_PROGRAM);
+inline const std::string program = shell_quoted(program_path());
 
 }  // namespace heddle::test

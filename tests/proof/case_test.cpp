@@ -14,6 +14,7 @@
 #include "kernels/spec/catalog.h"
 #include "ptx/builder.h"
 #include "ptx/target.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::proof {
 
@@ -305,11 +306,7 @@ TEST(AllCases, CoverEveryKernel) {
 
 // Every kernel over its sweep of shapes, interpreted and compared by value with the f64 reference.
 const std::vector<Case>& cases() {
-#ifdef HEDDLE_SANITIZED
-  static const std::vector<Case> all = all_cases(Sweep::quick);
-#else
-  static const std::vector<Case> all = all_cases(Sweep::normal);
-#endif
+  static const std::vector<Case> all = all_cases(test::sanitized ? Sweep::quick : Sweep::normal);
   return all;
 }
 

@@ -4,13 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/support/sanitized.h"
+
 namespace heddle::test {
 
-#ifdef HEDDLE_SANITIZED
-inline constexpr uint32_t shorter = 3;
-#else
-inline constexpr uint32_t shorter = 1;
-#endif
+inline const uint32_t shorter = sanitized ? 3 : 1;
 
 // All of them, or under the sanitizers every third.
 template <class T>

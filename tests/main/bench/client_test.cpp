@@ -13,6 +13,7 @@
 
 #include "server/http/http.h"
 #include "tests/main/small_model.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 
@@ -194,7 +195,7 @@ TEST_F(BenchClientTest, GoesOnWhenAConnectionWasEnded) {
 }
 
 TEST(BenchClient, ItsDefaultsFitTheServersDefaults) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--no-log"});
   ASSERT_TRUE(server.up()) << server.err();
   const Result result = heddle({"bench", "client", server.address(), "-n", "6"});
   EXPECT_EQ(result.status, 0) << result.err;

@@ -4,6 +4,7 @@
 #include "tests/main/heddle_command.h"
 #include "tests/store/store_folder.h"
 #include "tests/support/folder.h"
+#include "tests/support/program.h"
 
 namespace heddle {
 namespace {
@@ -21,7 +22,7 @@ struct CompletionFolder : test::Folder {
   CompletionFolder() {
     write("story.txt", "");
     std::filesystem::create_directory(file("bin"));
-    std::filesystem::create_symlink(HEDDLE_PROGRAM, file("bin/heddle"));
+    std::filesystem::create_symlink(test::program_path(), file("bin/heddle"));
     for (const char* name : {"hub/org/repo/m-Q4_K_M.gguf", "hub/org/repo/m-Q8_0.gguf", "story$(touch broken).gguf",
                              "registry/registry.ollama.ai/library/qwen3/0.6b/model.gguf"})
       test::put(file("heddle/models") / name, "GGUF");

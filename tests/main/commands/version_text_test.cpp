@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "tests/main/heddle_command.h"
+#include "tests/support/program.h"
 
 namespace heddle {
 namespace {
@@ -52,8 +53,7 @@ TEST(VersionText, TheMachineHasTheInstructionSetsThatTheKernelNames) {
 }
 
 TEST(VersionText, NamesTheDriverOrWhyThereIsNone) {
-  const std::string fake =
-      std::string(HEDDLE_PROGRAM).substr(0, std::string(HEDDLE_PROGRAM).rfind('/')) + "/fake_driver_13000.so";
+  const std::string fake = test::program_path().substr(0, test::program_path().rfind('/')) + "/fake_driver_13000.so";
   const std::string found =
       test::shell("HEDDLE_LIBCUDA=" + test::shell_quoted(fake) + " " + test::program + " -V --verbose").out;
   EXPECT_NE(found.find("  driver            CUDA 13.0 (" + fake + ")\n  GPUs              cuda:0 "), found.npos)

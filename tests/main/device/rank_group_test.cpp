@@ -16,6 +16,7 @@
 #include "tests/server/http/http_client.h"
 #include "tests/support/folder.h"
 #include "tests/support/free_port.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 
@@ -52,8 +53,8 @@ TEST(Ranks, ServeAnswersAsOneProcessDoes) {
   const auto text = [&](const ServerProcess& server) {
     return nlohmann::json::parse(answer_of(server, request).body).at("choices").at(0).at("text");
   };
-  ServerProcess one(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log", "--kv-tokens", "2000"});
-  ServerProcess two(HEDDLE_PROGRAM, {"--cpu-ranks", "2", "--no-log", "--kv-tokens", "2000", "--threads", "1"});
+  ServerProcess one(program_path(), {"--device", "cpu", "--no-log", "--kv-tokens", "2000"});
+  ServerProcess two(program_path(), {"--cpu-ranks", "2", "--no-log", "--kv-tokens", "2000", "--threads", "1"});
   ASSERT_TRUE(one.up() && two.up()) << one.err() << two.err();
   EXPECT_EQ(text(two), text(one));
   const Response metrics = answer_of(two, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
@@ -68,7 +69,7 @@ TEST(Ranks, ServeAnswersAsOneProcessDoes) {
 // With streams in progress, at a random moment.
 void expect_end_of_group(int signal_number, uint32_t victim, const std::string& reason) {
   SCOPED_TRACE(fmt::format("signal {} to rank {}", signal_number, victim));
-  ServerProcess server(HEDDLE_PROGRAM, {"--cpu-ranks", "3", "--no-log", "--kv-tokens", "4000", "--threads", "1"});
+  ServerProcess server(program_path(), {"--cpu-ranks", "3", "--no-log", "--kv-tokens", "4000", "--threads", "1"});
   ASSERT_TRUE(server.up()) << server.err();
   std::vector<std::unique_ptr<Client>> clients;
   for (uint32_t i = 0; i < 4; ++i) {
@@ -100,7 +101,7 @@ TEST(Ranks, ARankThatIsStoppedEndsAllAndIsNamedSlow) {
 }
 
 TEST(Ranks, ARankThatIsLostBetweenRequestsEndsAll) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--cpu-ranks", "2", "--no-log", "--kv-tokens", "1000", "--threads", "1"});
+  ServerProcess server(program_path(), {"--cpu-ranks", "2", "--no-log", "--kv-tokens", "1000", "--threads", "1"});
   ASSERT_TRUE(server.up()) << server.err();
   ::kill(process_of_rank(server.process(), 1), SIGKILL);
   EXPECT_EQ(server.status(10), 1) << server.err();
@@ -110,7 +111,7 @@ TEST(Ranks, ARankThatIsLostBetweenRequestsEndsAll) {
 
 TEST(Ranks, TheOthersEndWithTheLeaderSlow) {
   for (const int signal_number : {SIGKILL, SIGSTOP}) {
-    ServerProcess server(HEDDLE_PROGRAM, {"--cpu-ranks", "3", "--no-log", "--kv-tokens", "1000", "--threads", "1"});
+    ServerProcess server(program_path(), {"--cpu-ranks", "3", "--no-log", "--kv-tokens", "1000", "--threads", "1"});
     ASSERT_TRUE(server.up()) << server.err();
     const pid_t processes[] = {process_of_rank(server.process(), 1), process_of_rank(server.process(), 2)};
     server.signal(signal_number);

@@ -16,6 +16,7 @@
 #include "tests/main/small_model.h"
 #include "tests/model/fixture.h"
 #include "tests/support/refused.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::test {
 namespace {
@@ -263,11 +264,8 @@ TEST_F(OnFakeGpu, ADraftRunsOnTheSameGpu) {
   std::vector<std::string> bench{"bench", "--no-selftest", "--device", "cuda:0", "-p",      "0",    "-n",    "60",
                                  "-b",    "1,3,9",         "-r",       "1",      "--draft", "weft", "--json"};
   uint64_t memory = 0;
-#ifdef HEDDLE_SANITIZED  // each loads two models
-  const std::vector<std::string> shares{"0.7"};
-#else
-  const std::vector<std::string> shares{"0", "0.7", "1"};
-#endif
+  const std::vector<std::string> shares = sanitized ? std::vector<std::string>{"0.7"}  // each loads two models
+                                                    : std::vector<std::string>{"0", "0.7", "1"};
   for (const std::string& share : shares) {
     std::vector<std::string> forced = bench;
     forced.insert(forced.end(), {"--draft-accept", share, "--draft-tokens", "11"});

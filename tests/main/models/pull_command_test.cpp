@@ -11,6 +11,7 @@
 
 #include "tests/main/models/own_stores.h"
 #include "tests/store/test_hub.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 
 namespace heddle::test {
@@ -72,7 +73,7 @@ struct Shown {
 };
 Shown in_terminal(const std::vector<std::string>& arguments, const std::string& question, const std::string& answer) {
   std::vector<std::string> all = arguments;
-  all.insert(all.begin(), HEDDLE_PROGRAM);
+  all.insert(all.begin(), program_path());
   std::vector<char*> words;
   for (std::string& word : all) words.push_back(word.data());
   words.push_back(nullptr);

@@ -3,6 +3,7 @@
 
 #include "tests/main/models/own_stores.h"
 #include "tests/store/test_hub.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 
@@ -10,7 +11,7 @@ namespace heddle::test {
 namespace {
 
 TEST(Health, OfAServer) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--api-key", "secret", "--kv-tokens", "1000"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--api-key", "secret", "--kv-tokens", "1000"});
   ASSERT_TRUE(server.up()) << server.err();
   const std::string address = server.address();
   const Result ready = heddle({"health", address});

@@ -4,6 +4,7 @@
 
 #include "tests/server/events/block_reader.h"
 #include "tests/server/http/http_client.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 
@@ -23,7 +24,7 @@ TEST(KvEventOptions, RefuseWhatCannotBe) {
 
 // A server as a process: its events name the prompt's tokens, and end with a cache that is empty.
 TEST(KvEventOptions, MakeTheServerPublish) {
-  ServerProcess process(HEDDLE_PROGRAM, {"weft", "--kv-events", "tcp://127.0.0.1:*", "--kv-events-replay",
+  ServerProcess process(program_path(), {"weft", "--kv-events", "tcp://127.0.0.1:*", "--kv-events-replay",
                                          "tcp://127.0.0.1:*", "--kv-events-topic", "kv"});
   ASSERT_TRUE(process.up()) << process.err();
   const std::string err = process.err(), mark = "KV events  at ";

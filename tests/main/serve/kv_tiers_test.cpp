@@ -10,6 +10,7 @@
 #include "tests/main/rank_process.h"
 #include "tests/main/small_model.h"
 #include "tests/server/http/http_client.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 #include "tests/tiers/damage.h"
@@ -40,7 +41,7 @@ TEST(KvTiers, APromptIsFoundOnDiskByTheNextProcess) {
                                       "--kv-host", "50MB", "--kv-disk",   folder.path().string() + ",50MB"};
   nlohmann::json first;
   for (int process = 0; process < 3; ++process) {
-    ServerProcess server(HEDDLE_PROGRAM, with);
+    ServerProcess server(program_path(), with);
     ASSERT_TRUE(server.up()) << server.err();
     const nlohmann::json answer = completion_of(server, {{"prompt", long_prompt()}});
     if (process == 0) first = answer;
@@ -67,7 +68,7 @@ TEST(KvTiers, RanksFindAPromptOnTheirDisks) {
                                       folder.path().string() + ",50MB"};
   const std::vector<std::string> alone{"--device", "cpu", "--kv-tokens", "1000", "--no-log"};
   const nlohmann::json expected = [&] {
-    const ServerProcess server(HEDDLE_PROGRAM, alone);
+    const ServerProcess server(program_path(), alone);
     EXPECT_TRUE(server.up()) << server.err();
     return completion_of(server, {{"prompt", long_prompt()}}).at("choices");
   }();
@@ -77,7 +78,7 @@ TEST(KvTiers, RanksFindAPromptOnTheirDisks) {
     SCOPED_TRACE(fmt::format("process {}", process));
     if (process == damaged)
       for (const auto& file : of_rank_1()) tiers::damage_byte(file, 100, 1);
-    ServerProcess server(HEDDLE_PROGRAM, with);
+    ServerProcess server(program_path(), with);
     ASSERT_TRUE(server.up()) << server.err();
     const nlohmann::json answer = completion_of(server, {{"prompt", long_prompt()}});
     EXPECT_EQ(answer.at("choices"), expected);
@@ -99,7 +100,7 @@ TEST(KvTiers, RanksFindAPromptOnTheirDisks) {
 TEST(KvTiers, OneServerGoesOnWithThePromptOfAnother) {
   const std::vector<std::string> with{"--device",  "cpu",  "--kv-tokens",   "1000",
                                       "--kv-host", "50MB", "--kv-transfer", "127.0.0.1:0"};
-  ServerProcess prefill(HEDDLE_PROGRAM, with), decode(HEDDLE_PROGRAM, with);
+  ServerProcess prefill(program_path(), with), decode(program_path(), with);
   ASSERT_TRUE(prefill.up() && decode.up()) << prefill.err() << decode.err();
   const auto computed = completion_of(
       prefill, {{"prompt", long_prompt()}, {"max_tokens", 1}, {"kv_transfer_params", {{"do_remote_decode", true}}}});

@@ -7,6 +7,7 @@
 
 #include "tests/server/http/http_client.h"
 #include "tests/support/free_port.h"
+#include "tests/support/program.h"
 #include "tests/support/server_process.h"
 
 namespace heddle::test {
@@ -123,7 +124,7 @@ void drain_one(const std::vector<std::string>& options) {
   if (::access(Nginx::program, X_OK) != 0) GTEST_SKIP() << "nginx is not installed";
   std::vector<std::string> arguments{"weft", "--device", "cpu", "--threads", "1"};
   arguments.insert(arguments.end(), options.begin(), options.end());
-  ServerProcess first(HEDDLE_PROGRAM, arguments), second(HEDDLE_PROGRAM, arguments);
+  ServerProcess first(program_path(), arguments), second(program_path(), arguments);
   ASSERT_TRUE(first.up() && second.up()) << first.err() << second.err();
   Nginx nginx(first.port(), second.port());
   ASSERT_TRUE(nginx.up()) << nginx.errors();

@@ -11,7 +11,9 @@
 #include "main/device/running_model.h"
 #include "tests/main/small_model.h"
 #include "tests/server/http/http_client.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/server_process.h"
 
 namespace heddle::test {
@@ -52,14 +54,14 @@ class Serve : public testing::Test {
 TEST_F(Serve, NamesTheModelByItsFile) {
   const auto path = folder_.path() / "of my own.gguf";
   std::filesystem::copy_file(std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf", path);
-  ServerProcess server(HEDDLE_PROGRAM, {path.string(), "--device", "cpu"});
+  ServerProcess server(program_path(), {path.string(), "--device", "cpu"});
   ASSERT_TRUE(server.up()) << server.err();
   EXPECT_EQ(nlohmann::json::parse(ask(server, get("/v1/models")).body)["data"][0]["id"], "of my own");
   EXPECT_EQ(server.stop(), 0);
 }
 
 TEST_F(Serve, SaysWhatItHasAndAnswers) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--alias", "spun", "--kv-tokens", "1000", "--rows", "64"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--alias", "spun", "--kv-tokens", "1000", "--rows", "64"});
   ASSERT_TRUE(server.up()) << server.err();
   EXPECT_EQ(ask(server, get("/health/live")).status(), 200u);
   EXPECT_EQ(ask(server, get("/health/ready")).status(), 200u);
@@ -96,7 +98,7 @@ TEST_F(Serve, SaysWhatItHasAndAnswers) {
 
 TEST_F(Serve, ADraftGivesTheSameAnswers) {
   // with time for all proposals, however slow the machine is
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--kv-tokens", "2000", "--draft", "weft", "--no-log",
+  ServerProcess server(program_path(), {"--device", "cpu", "--kv-tokens", "2000", "--draft", "weft", "--no-log",
                                         "--max-stall-ms", "60000"});
   ASSERT_TRUE(server.up()) << server.err();
   const auto answer = [&](const std::string& speculate) {
@@ -125,7 +127,7 @@ TEST_F(Serve, ADraftGivesTheSameAnswers) {
 }
 
 TEST_F(Serve, ASignalLetsAnswersEnd) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--no-log"});
   ASSERT_TRUE(server.up()) << server.err();
   Client client(server.port()), idle(server.port());
   client.send(long_stream());
@@ -149,7 +151,7 @@ TEST_F(Serve, ASignalLetsAnswersEnd) {
 TEST_F(Serve, AReaderThatIsStuckDoesNotKeepIt) {
   const std::string fifo = folder_.file("fifo").string();
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu"},
+  ServerProcess server(program_path(), {"--device", "cpu"},
                        [&] { ::dup2(::open(fifo.c_str(), O_RDWR), STDOUT_FILENO); });
   ASSERT_TRUE(server.up()) << server.err();
   const std::string path(400, 'x');
@@ -167,7 +169,7 @@ TEST_F(Serve, AReaderThatIsStuckDoesNotKeepIt) {
 TEST_F(Serve, AHangupReloadsKeys) {
   const std::string file = folder_.write("keys", "first\n");
   ::chmod(file.c_str(), 0600);
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--api-key", "fixed", "--api-key-file", file});
+  ServerProcess server(program_path(), {"--device", "cpu", "--api-key", "fixed", "--api-key-file", file});
   ASSERT_TRUE(server.up()) << server.err();
   const auto status = [&](const std::string& key) {
     return ask(server, get("/v1/models", "Authorization: Bearer " + key + "\r\n")).status();
@@ -187,10 +189,8 @@ TEST_F(Serve, AHangupReloadsKeys) {
 }
 
 TEST_F(Serve, SaysWhenThereAreNoDescriptors) {
-#ifdef HEDDLE_SANITIZED
-  GTEST_SKIP() << "the sanitizers need descriptors themselves";
-#endif
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--no-log"}, [] {
+  if (sanitized) GTEST_SKIP() << "the sanitizers need descriptors themselves";
+  ServerProcess server(program_path(), {"--device", "cpu", "--no-log"}, [] {
     const rlimit few{64, 64};
     ::setrlimit(RLIMIT_NOFILE, &few);
   });
@@ -213,7 +213,7 @@ TEST_F(Serve, SaysWhenThereAreNoDescriptors) {
 TEST_F(Serve, NamesAFileThatWasTruncated) {
   const auto path = folder_.path() / "short.gguf";
   std::filesystem::copy_file(std::filesystem::path(HEDDLE_SOURCE_DIR) / "models/weft/weft-q8_0.gguf", path);
-  ServerProcess server(HEDDLE_PROGRAM, {path.string(), "--device", "cpu"});
+  ServerProcess server(program_path(), {path.string(), "--device", "cpu"});
   ASSERT_TRUE(server.up()) << server.err();
   std::filesystem::resize_file(path, 4096);
   Client client(server.port());
@@ -228,11 +228,9 @@ TEST_F(Serve, NamesAFileThatWasTruncated) {
 }
 
 TEST_F(Serve, SaysThatThereIsNotEnoughMemory) {
-#ifdef HEDDLE_SANITIZED
-  GTEST_SKIP() << "the sanitizers need more address space themselves";
-#endif
+  if (sanitized) GTEST_SKIP() << "the sanitizers need more address space themselves";
   for (const rlim_t megabytes : {60, 100, 150}) {
-    ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--threads", "2"}, [megabytes] {
+    ServerProcess server(program_path(), {"--device", "cpu", "--threads", "2"}, [megabytes] {
       const rlimit little{megabytes << 20, megabytes << 20};
       ::setrlimit(RLIMIT_AS, &little);
     });
@@ -247,7 +245,7 @@ TEST_F(Serve, SaysThatThereIsNotEnoughMemory) {
 }
 
 TEST_F(Serve, ADelayBeforeTheDrain) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--drain-delay", "1.5"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--drain-delay", "1.5"});
   ASSERT_TRUE(server.up()) << server.err();
   EXPECT_EQ(ask(server, get("/health/ready")).status(), 200u);
   server.signal(SIGTERM);
@@ -262,7 +260,7 @@ TEST_F(Serve, ADelayBeforeTheDrain) {
 }
 
 TEST_F(Serve, PatienceEnds) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--drain-seconds", "0"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--drain-seconds", "0"});
   ASSERT_TRUE(server.up()) << server.err();
   Client client(server.port());
   client.send(long_stream());
@@ -275,7 +273,7 @@ TEST_F(Serve, PatienceEnds) {
 }
 
 TEST_F(Serve, ASecondSignalEndsItAtOnce) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu"});
+  ServerProcess server(program_path(), {"--device", "cpu"});
   ASSERT_TRUE(server.up()) << server.err();
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 16; ++i) {
@@ -292,7 +290,7 @@ TEST_F(Serve, ASecondSignalEndsItAtOnce) {
 TEST_F(Serve, Keys) {
   const std::string file = folder_.write("keys", "# keys of the team\n\n  first \nsecond\r\n");
   ::chmod(file.c_str(), 0644);
-  ServerProcess server(HEDDLE_PROGRAM,
+  ServerProcess server(program_path(),
                        {"--device", "cpu", "--api-key", "third", "--api-key-file", file, "--api-key", "4"});
   ASSERT_TRUE(server.up()) << server.err();
   EXPECT_NE(server.err().find("keys is readable by other users"), std::string::npos);
@@ -320,7 +318,7 @@ TEST_F(Serve, RefusesKeysThatNobodyCouldSend) {
 }
 
 TEST_F(Serve, WarnsWhereEverybodyMay) {
-  ServerProcess server(HEDDLE_PROGRAM, {"--device", "cpu", "--host", "0.0.0.0"});
+  ServerProcess server(program_path(), {"--device", "cpu", "--host", "0.0.0.0"});
   ASSERT_TRUE(server.up()) << server.err();
   EXPECT_NE(server.err().find("warning: 0.0.0.0 may be reached from other machines"), std::string::npos);
   EXPECT_EQ(server.stop(), 0);

@@ -8,6 +8,7 @@
 
 #include "tests/main/small_model.h"
 #include "tests/server/http/http_client.h"
+#include "tests/support/program.h"
 #include "tests/support/refused.h"
 #include "tests/support/server_process.h"
 #include "tests/support/shorter.h"
@@ -70,7 +71,7 @@ class ServedNames : public testing::Test {
 
 TEST_F(ServedNames, OfAFolder) {
   std::ofstream(folder_.path() / "broken.gguf") << "GGUF, but not really";
-  ServerProcess server(HEDDLE_PROGRAM, {folder_.path().string(), "--device", "cpu"});
+  ServerProcess server(program_path(), {folder_.path().string(), "--device", "cpu"});
   ASSERT_TRUE(server.up()) << server.err();
   expect_says(server.err(), {"broken: cannot be served", "one: llama, Q8_0", "two: llama, Q2_K", "up to 3 at a time"});
   const Json models = ask(server, "/v1/models")["data"];
@@ -93,7 +94,7 @@ TEST_F(ServedNames, OfModelsInTurnsUnderLoadWithMemoryForOne) {
   }
   EXPECT_NE((expected[{"one", prompts[1]}]), (expected[{"two", prompts[1]}]))
       << "or the test could not tell them apart";
-  ServerProcess server(HEDDLE_PROGRAM, {one().string(), two().string(), "--device", "cpu", "--threads", "1",
+  ServerProcess server(program_path(), {one().string(), two().string(), "--device", "cpu", "--threads", "1",
                                         "--cpu-memory", "26MB", "--kv-tokens", "2048"});
   ASSERT_TRUE(server.up()) << server.err();
   std::atomic<int> wrong = 0;

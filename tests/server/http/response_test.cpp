@@ -2,6 +2,7 @@
 #include <random>
 
 #include "tests/server/http/http_fixture.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::server {
 namespace {
@@ -27,13 +28,9 @@ class HttpStreamTest : public HttpTest {
     return one;
   }
   // The time within which a disconnected client must be noticed; more under the sanitizers.
-#ifdef HEDDLE_SANITIZED
-  static constexpr double at_once = 1;
-#else
-  static constexpr double at_once = 0.05;
-#endif
+  static double at_once() { return test::sanitized ? 1 : 0.05; }
   static bool gone_at_once(const Held& one) {
-    return soon([&] { return *one.gone > 0; }, at_once);
+    return soon([&] { return *one.gone > 0; }, at_once());
   }
 };
 

@@ -6,6 +6,7 @@
 #include "server/http/http.h"
 #include "tests/server/http/http_fixture.h"
 #include "tests/support/refused.h"
+#include "tests/support/sanitized.h"
 
 namespace heddle::server {
 namespace {
@@ -352,9 +353,7 @@ TEST_F(HttpServerTest, SaysWhyItCannotListen) {
 
 // With no descriptor left a connection is refused, and not left waiting.
 TEST_F(HttpServerTest, SurvivesAProcessWithoutDescriptors) {
-#ifdef HEDDLE_SANITIZED
-  GTEST_SKIP() << "the sanitizers need descriptors themselves";
-#endif
+  if (test::sanitized) GTEST_SKIP() << "the sanitizers need descriptors themselves";
   std::atomic<int> refused = 0;
   open({.on_no_descriptor = [&] { ++refused; }});
   Client first = client(), second = client(), third = client();

@@ -16,6 +16,7 @@
 #include "tests/server/service/recorded_response.h"
 #include "tests/server/service/stream_clients.h"
 #include "tests/server/service/weft_service.h"
+#include "tests/support/sanitized.h"
 #include "tests/text/counting_tokenizer.h"
 
 namespace heddle::server {
@@ -244,9 +245,8 @@ void expect_as_if_alone() {
     EXPECT_GT(result.cut, 0);
     EXPECT_TRUE(soon([&] { return fixture.service->in_progress() == 0 && server.connections() == 0; }));
     EXPECT_TRUE(soon([&] { return fixture.thread->metrics().running + fixture.thread->metrics().waiting == 0; }));
-#ifndef HEDDLE_SANITIZED  // the sanitizers keep freed memory
-    EXPECT_LT(peak_memory, warm + warm / 10 + (16u << 20));
-#endif
+    if (!test::sanitized)  // which keep freed memory
+      EXPECT_LT(peak_memory, warm + warm / 10 + (16u << 20));
     const engine::Metrics metrics = fixture.thread->metrics();
     fmt::print("{} streams, {:.1f} s: {} responses, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
                size.streams, result.seconds, result.whole, result.cut, double(metrics.generated) / result.seconds,
