@@ -3,10 +3,36 @@ set(heddle_unsanitized "^(ptx|kernels|proof)$")
 
 # Files go to the compiler together: most of its time is spent on headers and templates that they share. So what stands in
 # unnamed namespaces of a room has names of its own: scripts/check_names sees to it.
+# Headers of others that most of them include are compiled once for all targets with the same options. ccache cannot keep
+# what is compiled with them.
 function(heddle_together target)
-  if(HEDDLE_TOGETHER)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HEDDLE_TOGETHER})
+  if(NOT HEDDLE_TOGETHER)
+    return()
   endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HEDDLE_TOGETHER})
+  if(CMAKE_CXX_COMPILER_LAUNCHER)
+    return()
+  endif()
+  set(headers algorithm array atomic chrono condition_variable filesystem fstream functional map memory mutex optional random
+    set span sstream string thread unordered_map variant vector fmt/format.h nlohmann/json.hpp)
+  if(target MATCHES "_tests$")
+    list(APPEND headers gtest/gtest.h)
+  endif()
+  list(TRANSFORM headers REPLACE ".+" "<\\0>")
+  target_compile_options(${target} PRIVATE -Wno-error=invalid-pch)
+  get_target_property(options ${target} COMPILE_OPTIONS)
+  get_target_property(shared ${target} POSITION_INDEPENDENT_CODE)
+  string(MD5 key "${headers} ${options} ${shared}")
+  if(NOT TARGET heddle_headers_${key})
+    add_library(heddle_headers_${key} OBJECT ${CMAKE_SOURCE_DIR}/cmake/headers.cpp)
+    target_link_libraries(heddle_headers_${key} PRIVATE heddle_options ${HEDDLE_FMT} nlohmann_json::nlohmann_json)
+    target_compile_options(heddle_headers_${key} PRIVATE ${options})
+    if(shared)
+      heddle_in_shared_library(heddle_headers_${key})
+    endif()
+    target_precompile_headers(heddle_headers_${key} PRIVATE ${headers})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM heddle_headers_${key})
 endfunction()
 
 # Rooms that libheddle.so has parts of are compiled once, for it and for the program. Hidden symbols make -fPIC cost
@@ -29,7 +55,7 @@ endfunction()
 # How much the files of a room are optimised and checked.
 function(heddle_room_options target name)
   # What is not in the inner loop of anything compiles in two thirds of the time with -O1.
-  if(NOT HEDDLE_SANITIZE AND name MATCHES "^(kernels|cuda|formats|gpu|proof|server|main)$")
+  if(NOT HEDDLE_SANITIZE AND name MATCHES "^(kernels|cuda|formats|chat|model|gpu|page|server|store|proof|main|library)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
@@ -81,6 +107,8 @@ function(heddle_room name)
     endif()
     heddle_room_options(heddle_${name} ${name})
     heddle_together(heddle_${name})
+    list(FILTER sources INCLUDE REGEX "/isa_")  # which have options of their own
+    set_source_files_properties(${sources} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
   else()
     add_library(heddle_${name} INTERFACE)
     target_link_libraries(heddle_${name} INTERFACE heddle_options ${ROOM_DEPENDS} ${ROOM_USES})

@@ -1,0 +1,1 @@
+// Nothing: the target that has compiled headers for others (HeddleRooms.cmake) needs a file.
