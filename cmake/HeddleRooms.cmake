@@ -194,7 +194,7 @@ function(heddle_tests name)
   # The longest first: at the end, one of them would run alone. With sanitizers the others are not worth a second process.
   set(cost 0)
   set(parts ${HEDDLE_TEST_PARTS})
-  if(name MATCHES "^(main|gpu|engine|grammar|ptx|cpu)$")
+  if(name MATCHES "^(main|gpu|engine|grammar|ptx|cpu|kernels|model|server|tiers)$")
     set(cost 1)
   elseif(HEDDLE_SANITIZE)
     set(parts 1)
