@@ -12,6 +12,7 @@
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "cpu/pack.h"
+#include "cpu/pages.h"
 #include "cpu/products.h"
 #include "cpu/rows.h"
 #include "tests/cpu/random_weights.h"
@@ -40,10 +41,10 @@ void products(benchmark::State& state, const Isa& isa, quant::Format format, uin
   const std::vector<uint8_t> bytes = test::random_weights(format, values);
   const model::Matrix matrix{format, weight_rows, cols, bytes};
   Weights weights = describe_weights(matrix, isa, false);
-  std::vector<uint8_t> tiles(weights.tiles() * weights.tile_bytes);
+  const Pages tiles(weights.tiles() * weights.tile_bytes);  // aligned, as those of a model
   pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
   weights.data = tiles.data();
-  std::vector<uint8_t> slab(slab_bytes(weights, isa));
+  const Pages slab(slab_bytes(weights, isa));
 
   RowForms forms;
   forms.add(weights.kind);
@@ -56,12 +57,13 @@ void products(benchmark::State& state, const Isa& isa, quant::Format format, uin
   const XRow* xs = view.of(weights.kind);
   const uint32_t at_once =
       count <= 32 || weights.pairs ? 16 : slab_tiles;  // as Products divides them among a few threads
-  std::vector<float> out(uint64_t(count) * at_once * isa.tile_rows);
+  const Pages values_out(uint64_t(count) * at_once * isa.tile_rows * sizeof(float));
+  float* const out = reinterpret_cast<float*>(values_out.data());
   for (auto _ : state) {
     for (uint64_t first = 0; first < weights.tiles(); first += at_once)
       multiply_tiles(weights, isa, first, uint32_t(std::min<uint64_t>(at_once, weights.tiles() - first)), xs, count,
-                     out.data(), slab.data());
-    benchmark::DoNotOptimize(out.data());
+                     out, slab.data());
+    benchmark::DoNotOptimize(out);
   }
   state.SetItemsProcessed(state.iterations() * int64_t(values.size()) * count);
   const auto part_of = [&](double done, double limit) {
@@ -77,7 +79,7 @@ const bool registered = [] {
     for (const quant::Format format : quant::all_formats()) {
       const Isa& isa = choose_isa(name);
       if (x_kind(format, cols, isa, false) == XKind::f32) continue;
-      for (const uint32_t count : {1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 24, 32, 64})
+      for (const uint32_t count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 17, 24, 32, 33, 64, 128})
         benchmark::RegisterBenchmark(
             fmt::format("{}/{}/{}", name, quant::name(format), count).c_str(),
             [&isa, format, count](benchmark::State& state) { products(state, isa, format, count); });

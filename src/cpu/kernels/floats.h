@@ -85,11 +85,11 @@ void f32_of_f16(const uint8_t* from, uint32_t count, float* to) {
   for (; i < count; ++i) to[i] = quant::f32_of_f16(load<uint16_t>(from + 2 * i));
 }
 
-inline void f32_of_bf16(const uint8_t* from, uint32_t count, float* to) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t bits = uint32_t(load<uint16_t>(from + 2 * i)) << 16;
-    __builtin_memcpy(to + i, &bits, 4);
-  }
+template <class V>
+void f32_of_bf16(const uint8_t* from, uint32_t count, float* to) {
+  uint32_t i = 0;
+  for (; i + uint32_t(lanes<V>) <= count; i += lanes<V>) store(to + i, FromBf16<V>::vector(from + 2 * i));
+  for (; i < count; ++i) to[i] = FromBf16<V>::one(from + 2 * i);
 }
 
 template <class V>
@@ -252,7 +252,7 @@ void fill_floats(Isa& isa) {
   isa.dots[unsigned(quant::Format::f16)] = dots<V, FromF16<V>>;
   isa.dots[unsigned(quant::Format::bf16)] = dots<V, FromBf16<V>>;
   isa.f32_of_f16 = f32_of_f16<V>;
-  isa.f32_of_bf16 = f32_of_bf16;
+  isa.f32_of_bf16 = f32_of_bf16<V>;
   isa.f16_of_f32 = f16_of_f32<V>;
   isa.quantise_32 = quantise_32<V>;
   isa.quantise_256 = quantise_256<V>;
