@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "cpu/pages.h"
@@ -44,6 +45,7 @@ class Products {
   template <class Finish>
   void run(std::span<const Product> products, Finish&& finish) {
     plan(products);
+    look_ahead(products);
     team_.run(pieces_.size(),
               [&](uint64_t item, uint32_t thread) { finish(compute(products, pieces_[item], thread)); });
   }
@@ -61,6 +63,8 @@ class Products {
     std::vector<float> decoded;
   };
   void plan(std::span<const Product> products);
+  // Tells the team what its threads will read first in the next phase.
+  void look_ahead(std::span<const Product> products);
   Piece compute(std::span<const Product> products, const Range& range, uint32_t thread);
   void multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
   void multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
@@ -68,7 +72,13 @@ class Products {
   const Isa& isa_;
   Team& team_;
   std::vector<Range> pieces_;
-  std::vector<Scratch> scratch_;  // of each thread
+  struct Phase {
+    std::vector<Team::Ahead> begins;  // of each thread
+    const Weights* next = nullptr;    // the first weights of the phase after it
+  };
+  std::unordered_map<const Weights*, Phase> phases_;  // by the first weights of each
+  const Weights* last_ = nullptr;                     // of the last phase
+  std::vector<Scratch> scratch_;                      // of each thread
 };
 
 }  // namespace heddle::cpu

@@ -68,6 +68,12 @@ bool Team::take(uint64_t phase, uint64_t share, uint64_t& item) {
   }
 }
 
+uint64_t Team::first_item(uint64_t count, uint32_t thread) const {
+  const uint64_t at_once = items_at_once(count), items = (count + at_once - 1) / at_once;
+  const uint64_t shares = std::min<uint64_t>(items, count_);
+  return thread < shares ? items * thread / shares * at_once : count;
+}
+
 void Team::help(uint32_t thread) {
   const uint64_t phase = phase_.load(std::memory_order_acquire), shares = std::min<uint64_t>(count_of(phase), count_);
   std::atomic<uint64_t>& done = shares_[thread].done;
@@ -88,6 +94,26 @@ void Team::help(uint32_t thread) {
   };
   do_shares(true);
   if (nodes_.size() > 1 && help_.load(std::memory_order_relaxed) == Help::all) do_shares(false);
+}
+
+void Team::fetch_while_waiting(uint32_t thread, const Ahead& ahead) {
+  Share& share = shares_[thread];
+  share.first.store(ahead.first, std::memory_order_relaxed);
+  share.second.store(ahead.second, std::memory_order_relaxed);
+  share.ahead.store(ahead.bytes, std::memory_order_relaxed);
+  share.fetched.store(0, std::memory_order_relaxed);
+}
+
+bool Team::fetch_some(uint32_t thread) {
+  Share& share = shares_[thread];
+  const uint64_t at = share.fetched.load(std::memory_order_relaxed);
+  if (at >= share.ahead.load(std::memory_order_relaxed)) return false;
+  constexpr uint64_t some = 512;
+  for (const auto* place : {&share.first, &share.second})
+    if (const uint8_t* from = place->load(std::memory_order_relaxed))
+      for (uint64_t line = 0; line < some; line += 64) __builtin_prefetch(from + at + line, 0, 2);
+  share.fetched.store(at + some, std::memory_order_relaxed);
+  return true;
 }
 
 void Team::run(uint64_t count, Call call, void* work, Help whom) {
@@ -133,6 +159,7 @@ void Team::serve(uint32_t thread) {
       idle = 0;
       continue;
     }
+    if (fetch_some(thread)) continue;
     ++idle;
     if (idle < 2000) {
       pause();

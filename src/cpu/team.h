@@ -44,12 +44,21 @@ class Team {
     own_node,  // an item of a share is done on that share's node: what it writes first the system puts there
   };
 
+  // What a thread fetches to its second cache while it waits for a phase: up to two places that it will read then.
+  struct Ahead {
+    const uint8_t *first = nullptr, *second = nullptr;
+    uint64_t bytes = 0;  // of each
+  };
+  void fetch_while_waiting(uint32_t thread, const Ahead& ahead);
+  // The first item of a thread's share of a phase of `count` items; `count` if it has none.
+  uint64_t first_item(uint64_t count, uint32_t thread) const;
+
   // work(item, thread) for each item below `count`, on whichever thread comes first. Returns when all are done; the
   // first exception is thrown here. One phase at a time.
   template <class Work>
   void run(uint64_t count, Work&& work, Help whom = Help::all) {
     // Of many items a thread takes several at a time: taking one costs more than a short item does.
-    const uint64_t at_once = std::max<uint64_t>(1, count / (uint64_t(threads()) * 16));
+    const uint64_t at_once = items_at_once(count);
     auto some = [&](uint64_t index, uint32_t thread) {
       const uint64_t end = std::min(count, (index + 1) * at_once);
       for (uint64_t item = index * at_once; item < end; ++item) work(item, thread);
@@ -61,7 +70,9 @@ class Team {
 
  private:
   using Call = void (*)(void*, uint64_t, uint32_t);
+  uint64_t items_at_once(uint64_t count) const { return std::max<uint64_t>(1, count / (uint64_t(threads()) * 16)); }
   void run(uint64_t count, Call call, void* work, Help whom);
+  bool fetch_some(uint32_t thread);  // false: nothing is left
   void serve(uint32_t thread);
   // Does what is left of the phase that is under way: its own share, those of its node, then the others.
   void help(uint32_t thread);
@@ -74,6 +85,9 @@ class Team {
   struct alignas(128) Share {
     std::atomic<uint64_t> taken{0};  // the phase's number, and how many of the share's items were taken in it
     std::atomic<uint64_t> done{0};   // items of all phases that its thread has done: written by that thread alone
+    // Ahead, and how many of its bytes were fetched: the thread itself counts them.
+    std::atomic<const uint8_t*> first{nullptr}, second{nullptr};
+    std::atomic<uint64_t> ahead{0}, fetched{0};
   };
   std::vector<Share> shares_;  // of each thread
   uint64_t total_ = 0;         // items of all phases

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <vector>
 
 #include "tests/cpu/two_nodes.h"
 
@@ -108,6 +111,32 @@ TEST(Team, ManyShortPhasesOfChangingSizes) {
 }
 
 // Between phases of many items; no thread but the caller's comes for it.
+TEST(Team, EachThreadHasItsShare) {
+  Team team(4);
+  for (const uint64_t count : {1u, 3u, 4u, 11u, 64u, 1000u}) {
+    uint64_t last = 0;
+    EXPECT_EQ(team.first_item(count, 0), 0u);
+    for (uint32_t thread = 1; thread < team.threads(); ++thread) {
+      const uint64_t first = team.first_item(count, thread);
+      EXPECT_EQ(first, thread < count ? std::max(first, last + 1) : count) << thread << " of " << count;
+      EXPECT_NEAR(double(first), double(std::min<uint64_t>(count, count * thread / team.threads())), 16);
+      last = first;
+    }
+  }
+}
+
+TEST(Team, FetchesWhatItWillReadWhileItWaits) {
+  Team team(3);
+  const std::vector<uint8_t> bytes(1 << 16, 7);
+  for (uint32_t phase = 0; phase < 200; ++phase) {
+    for (uint32_t thread = 0; thread < team.threads(); ++thread)
+      team.fetch_while_waiting(thread, {bytes.data(), phase % 2 ? bytes.data() + 4096 : nullptr, phase * 100});
+    std::atomic<uint64_t> sum{0};
+    team.run(50, [&](uint64_t item, uint32_t) { sum += bytes[item * 1000] * item; });
+    EXPECT_EQ(sum, 7u * 49 * 25);
+  }
+}
+
 TEST(Team, DoesASingleItemOnTheCallersThread) {
   Team team(3);
   for (int i = 0; i < 50; ++i) {
