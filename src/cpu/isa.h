@@ -70,7 +70,7 @@ struct SlabShape {
   bool is_signed;     // the bytes
   int offset;         // to be subtracted from them
   uint32_t bytes;     // of a block of one row
-  uint32_t room = 0;  // bytes that `arrange` needs beside them
+  uint32_t room = 0;  // bytes that `arrange` or `few` needs beside them
 
   bool has_groups() const { return values > 32; }
   uint32_t d_field() const { return values; }
@@ -92,7 +92,6 @@ struct TileKernels {
   void (*many)(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                uint32_t stride);
   SlabShape slab;
-  bool many_packed = false;  // `many` reads a tile as it is packed: no slab is filled
   // The bytes of scratch that `few` needs, which takes any number of rows; set where tiles are packed in pairs of rows.
   uint64_t (*pairs_scratch)(uint32_t cols) = nullptr;
 };

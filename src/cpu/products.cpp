@@ -18,7 +18,7 @@ constexpr uint32_t rows_at_once = 32;         // of activations: they stay in L2
 // Of the next phase, what a thread fetches while it waits: 128 to 512 KB gave 5 to 7 % of one stream on 16 cores.
 constexpr uint64_t bytes_while_waiting = 256 << 10;
 // Rows of a piece, at least, where rows are divided: a slab must pay for its filling.
-constexpr uint32_t min_rows_of_slab = 256, min_rows_of_packed = 64;
+constexpr uint32_t min_rows_of_slab = 256, min_rows_of_packed = 128;
 
 uint64_t max_tiles_of(const Weights& weights, uint32_t limit) {
   return weights.packed_on_use ? std::clamp<uint64_t>(bytes_on_use / weights.tile_bytes, 1, limit) : limit;
@@ -42,15 +42,14 @@ void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint
   const uint64_t bytes = slab_bytes(weights, isa, 1);
   for (uint32_t begin = 0; begin < tiles; begin += slab_tiles) {
     const uint32_t end = std::min(tiles, begin + slab_tiles);
-    for (uint32_t t = begin; t < end && !kernels.many_packed; ++t) {
+    for (uint32_t t = begin; t < end; ++t) {
       kernels.fill(tile + t * weights.tile_bytes, cols, slab + (t - begin) * bytes);
       if (isa.arrange) isa.arrange(slab + (t - begin) * bytes, kernels.slab, cols);
     }
     for (uint32_t row = 0; row < count; row += rows_at_once)
       for (uint32_t t = begin; t < end; ++t)
-        kernels.many(kernels.many_packed ? tile + t * weights.tile_bytes : slab + (t - begin) * bytes, cols,
-                     kernels.slab.offset, xs + row, std::min(rows_at_once, count - row),
-                     out + row * stride + t * isa.tile_rows, stride);
+        kernels.many(slab + (t - begin) * bytes, cols, kernels.slab.offset, xs + row,
+                     std::min(rows_at_once, count - row), out + row * stride + t * isa.tile_rows, stride);
   }
 }
 
@@ -136,7 +135,7 @@ void Products::plan(std::span<const Product> products) {
     uint64_t tiles = std::clamp<uint64_t>(share / tile_bytes, 1, at_most(count < few_rows ? max_tiles : many_tiles));
     // Many rows are divided rather than the tiles of a slab, which would each read all of x, if that leaves enough
     // pieces.
-    const bool packed = isa_.tiles[unsigned(product.weights->tile_format)].many_packed;
+    const bool packed = !product.weights->pairs && !isa_.tiles[unsigned(product.weights->tile_format)].many;
     const uint64_t slabs = (all + many_tiles - 1) / many_tiles;
     const uint64_t parts = std::min<uint64_t>((all * tile_bytes / share + slabs - 1) / slabs,
                                               count / (packed ? min_rows_of_packed : min_rows_of_slab));

@@ -175,7 +175,7 @@ TEST_P(Packed, TinyValuesAreZeros) {
 // Few rows read packed weights, many read a slab, and a pass has any number of them: the result of a row is the same.
 TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
   pack(19, 512);
-  constexpr uint32_t most = 91;
+  constexpr uint32_t most = 150;
   const Rows rows = make_rows(most, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
   const std::vector<float> all = multiply(rows, most);
@@ -188,18 +188,19 @@ TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
 
 TEST_P(Packed, RowsMayLieAnywhere) {
   pack(19, 512);
-  const Rows rows = make_rows(20, 512);
+  constexpr uint32_t count = 71;
+  const Rows rows = make_rows(count, 512);
   const size_t stride = weights_.tiles() * isa_.tile_rows;
-  const std::vector<float> all = multiply(rows, 20);
-  const RowsView view = rows.view(20);
+  const std::vector<float> all = multiply(rows, count);
+  const RowsView view = rows.view(count);
   const XRow* const in_order = view.of(weights_.kind);
   std::vector<XRow> picked;
-  for (uint32_t i = 0; i < 20; ++i) picked.push_back(in_order[i * 7 % 20]);
-  std::vector<float> found(20 * stride, NAN);
-  multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), picked.data(), 20, found.data(), slab_.data());
-  for (uint32_t i = 0; i < 20; ++i)
+  for (uint32_t i = 0; i < count; ++i) picked.push_back(in_order[i * 7 % count]);
+  std::vector<float> found(count * stride, NAN);
+  multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), picked.data(), count, found.data(), slab_.data());
+  for (uint32_t i = 0; i < count; ++i)
     ASSERT_TRUE(
-        std::equal(found.begin() + i * stride, found.begin() + (i + 1) * stride, all.begin() + i * 7 % 20 * stride))
+        std::equal(found.begin() + i * stride, found.begin() + (i + 1) * stride, all.begin() + i * 7 % count * stride))
         << i;
 }
 
