@@ -253,76 +253,57 @@ constexpr uint32_t bytes_before = [] {
   return 0u;
 }();
 
-// Block `n` of four: blocks of up to 32 values without groups, with one group of rows.
-template <int n>
-HEDDLE_INLINE void multiply_small(const uint8_t* weights, const int8_t* x, int64_t stride, SumsOfGroup& sums) {
-  if constexpr (n == 0) {
-    _tile_zero(0);
-    _tile_loadd(4, x, stride);
-    _tile_loadd(6, weights, 64);
-    _tile_dpbssd(0, 4, 6);
-    _tile_stored(0, sums, 64);
-  } else if constexpr (n == 1) {
+// One block of up to 32 values without groups, with one group of rows.
+template <class S, int odd>
+HEDDLE_INLINE void multiply_small(const uint8_t* at, const int8_t* x, int64_t stride, SumsOfGroup& sums) {
+  asm volatile("" ::: "memory");
+  if constexpr (odd) {
     _tile_zero(1);
     _tile_loadd(5, x, stride);
-    _tile_loadd(7, weights, 64);
+    _tile_loadd(7, at + bytes_before<S>, 64);
     _tile_dpbssd(1, 5, 7);
     _tile_stored(1, sums, 64);
-  } else if constexpr (n == 2) {
-    _tile_zero(2);
-    _tile_loadd(4, x, stride);
-    _tile_loadd(6, weights, 64);
-    _tile_dpbssd(2, 4, 6);
-    _tile_stored(2, sums, 64);
   } else {
-    _tile_zero(3);
-    _tile_loadd(5, x, stride);
-    _tile_loadd(7, weights, 64);
-    _tile_dpbssd(3, 5, 7);
-    _tile_stored(3, sums, 64);
+    _tile_zero(0);
+    _tile_loadd(4, x, stride);
+    _tile_loadd(6, at + bytes_before<S>, 64);
+    _tile_dpbssd(0, 4, 6);
+    _tile_stored(0, sums, 64);
   }
+  asm volatile("" ::: "memory");
 }
 
-// A tile of such blocks with a group of rows, of which those from `first` on are wanted. While four blocks are added
-// up, the next four are multiplied.
+// A tile of such blocks with a group of rows, of which those from `first` on are wanted. While one block is added up,
+// the next is multiplied. All sums stay in registers: in memory they cost 10 to 18 % of Q8_0.
 template <class S>
-void group_of_small_blocks(const uint8_t* at, uint32_t cols, const int8_t* x, int64_t stride, const XRow* xs,
+void group_of_small_blocks(const uint8_t* at, uint32_t cols, const int8_t* x, int64_t stride, const XRow* of_group,
                            uint32_t first, uint32_t rows, float* out, uint32_t out_stride) {
-  constexpr uint32_t bytes = S::bytes * width, at_once = 4;
+  constexpr uint32_t bytes = S::bytes * width;
   const uint32_t blocks = cols / S::values;
-  alignas(64) SumsOfGroup sums[2][at_once];
-  alignas(64) TotalsOfGroup totals = {};
-  const auto add = [&]<int some>(uint32_t b, Int<some>, const SumsOfGroup* from) HEDDLE_INLINE_LAMBDA {
-    Zmm::F d[some];
-    each<some>([&](auto j) HEDDLE_INLINE_LAMBDA { d[HEDDLE_VALUE(j)] = S::d(at + (b + HEDDLE_VALUE(j)) * bytes, 0); });
-    for (uint32_t i = first; i < rows; ++i) {
-      auto sum = load<Zmm::F>(totals[i]);
-      each<some>([&](auto number) HEDDLE_INLINE_LAMBDA {
-        constexpr uint32_t j = HEDDLE_VALUE(number);
-        sum = with_block<S>(sum, load<Zmm::I>(from[j][i]), d[j], at + (b + j) * bytes, xs[i], b + j, 0);
-      });
-      store(totals[i], sum);
-    }
-  };
-  const auto add_some = [&](uint32_t b, uint32_t some, const SumsOfGroup* from) HEDDLE_INLINE_LAMBDA {
-    if (some == at_once) return add(b, Int<at_once>{}, from);
-    for (uint32_t j = 0; j < some; ++j) add(b + j, Int<1>{}, from + j);
-  };
-  uint32_t last = 0, parity = 0;  // last: the blocks before b that are not added yet
-  for (uint32_t b = 0; b < blocks; b += at_once, parity = 1 - parity) {
-    const uint32_t some = blocks - b < at_once ? blocks - b : at_once;
-    asm volatile("" ::: "memory");
-    each<at_once>([&](auto number) HEDDLE_INLINE_LAMBDA {
-      constexpr uint32_t j = HEDDLE_VALUE(number);
-      if (j < some)
-        multiply_small<j>(at + (b + j) * bytes + bytes_before<S>, x + (b + j) * S::values, stride, sums[parity][j]);
+  XRow xs[width];  // for the scales, padded with the last one
+  for (uint32_t i = 0; i < width; ++i) xs[i] = of_group[i < rows ? i : rows - 1];
+  alignas(64) SumsOfGroup sums[2] = {};
+  Zmm::F sum[width] = {};
+  const auto add = [&](uint32_t b, int odd) HEDDLE_INLINE_LAMBDA {
+    const uint8_t* fields = at + b * bytes;
+    const Zmm::F d = S::d(fields, 0);
+    each<int(width)>([&](auto a) HEDDLE_INLINE_LAMBDA {
+      constexpr int i = HEDDLE_VALUE(a);
+      sum[i] = with_block<S>(sum[i], load<Zmm::I>(sums[odd][i]), d, fields, xs[i], b, 0);
     });
-    asm volatile("" ::: "memory");
-    if (last > 0) add_some(b - last, last, sums[1 - parity]);
-    last = some;
+  };
+  multiply_small<S, 0>(at, x, stride, sums[0]);
+  for (uint32_t b = 0; b < blocks; b += 2) {
+    if (b + 1 < blocks) multiply_small<S, 1>(at + (b + 1) * bytes, x + (b + 1) * S::values, stride, sums[1]);
+    add(b, 0);
+    if (b + 1 == blocks) break;
+    if (b + 2 < blocks) multiply_small<S, 0>(at + (b + 2) * bytes, x + (b + 2) * S::values, stride, sums[0]);
+    add(b + 1, 1);
   }
-  add_some(blocks - last, last, sums[1 - parity]);
-  for (uint32_t i = first; i < rows; ++i) std::memcpy(out + i * out_stride, totals[i], sizeof totals[i]);
+  each<int(width)>([&](auto a) HEDDLE_INLINE_LAMBDA {
+    constexpr uint32_t i = HEDDLE_VALUE(a);
+    if (i >= first && i < rows) store(out + i * out_stride, sum[i]);
+  });
 }
 
 template <class S>
