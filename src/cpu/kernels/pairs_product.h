@@ -141,7 +141,8 @@ template <class P, int wp, int xp>
   const uint8_t *at = blocks.tile, *xs = blocks.xs;
   for (uint32_t b = 0; b < blocks.count; ++b, at += P::bytes * rows_of_pairs, xs += xp * X::block) {
     if constexpr (P::is_packed)
-      if (first == 0 && blocks.next) fetch_weights<P::bytes * rows_of_pairs>(blocks.next + b * P::bytes * rows_of_pairs);
+      if (first == 0 && blocks.next)
+        fetch_weights<P::bytes * rows_of_pairs>(blocks.next + b * P::bytes * rows_of_pairs);
     int32x4_t total[wp][xp];
     each<wp * xp>([&](auto n)
                       HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(n) / xp][HEDDLE_VALUE(n) % xp] = Neon::zero(); });
@@ -445,7 +446,8 @@ void product_of_pairs(const uint8_t* tile, uint32_t tiles, uint32_t cols, const 
             float* const to = out + uint64_t(groups.row(g)) * stride + t * rows_of_pairs;
             const uint32_t rest = count - groups.row(g);
             if (packed)
-              some_pairs<P>({at(t), g == 0 ? next(t) : nullptr, x, part_end - b, b > 0}, groups.pairs(g), to, stride, rest);
+              some_pairs<P>({at(t), g == 0 ? next(t) : nullptr, x, part_end - b, b > 0}, groups.pairs(g), to, stride,
+                            rest);
             else
               some_pairs<U>({unpacked + (t - begin) * unpacked_bytes<P>, nullptr, x, part_end - b, b > 0},
                             groups.pairs(g), to, stride, rest);
