@@ -108,8 +108,7 @@ TEST(Encoder, ManyTextsAtOnceAreAsOneByOne) {
   for (const char* name : {"bert-cls", "embedding-gemma"}) {
     EncoderService service(name);
     Json inputs = Json::array();
-    constexpr uint32_t texts =
-        500 / (test::shorter * test::shorter);  // the reference backend is slow under the sanitizers
+    const uint32_t texts = 500 / (test::shorter * test::shorter);  // the reference backend is slow under the sanitizers
     for (uint32_t i = 0; i < texts; ++i) {
       Json ids = Json::array();
       for (uint32_t t = 0; t < 1 + (i * 31) % 60; ++t) ids.push_back((i * 7 + t * t + 3) % 67);

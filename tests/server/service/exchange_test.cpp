@@ -245,8 +245,9 @@ void expect_as_if_alone() {
     EXPECT_GT(result.cut, 0);
     EXPECT_TRUE(soon([&] { return fixture.service->in_progress() == 0 && server.connections() == 0; }));
     EXPECT_TRUE(soon([&] { return fixture.thread->metrics().running + fixture.thread->metrics().waiting == 0; }));
-    if (!test::sanitized)  // which keep freed memory
+    if (!test::sanitized) {  // which keep freed memory
       EXPECT_LT(peak_memory, warm + warm / 10 + (16u << 20));
+    }
     const engine::Metrics metrics = fixture.thread->metrics();
     fmt::print("{} streams, {:.1f} s: {} responses, {} cut off, {:.0f} tokens/s, {:.1f} MB then {:.1f} MB\n",
                size.streams, result.seconds, result.whole, result.cut, double(metrics.generated) / result.seconds,
