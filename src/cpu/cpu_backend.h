@@ -248,7 +248,7 @@ class Cpu : public model::Backend {
   std::vector<float> own_logits_;  // with ranks: (outputs, rows of this one's part of the output matrix)
   Squares squares_;
   std::vector<GatheredRows> gathered_;  // of each expert, or of each head
-  std::vector<Product> gathered_products_;
+  std::vector<Product> gathered_products_, next_products_;
   std::vector<std::vector<uint8_t>> slabs_;  // of each thread
 };
 

@@ -91,7 +91,10 @@ void Cpu::compute(const MixtureWeights& w) {
   }
   if (w.shared)
     gathered_products_.push_back(gated(w.shared->gate, w.shared->up, (apart ? apart_ : normed_).view(rows_)));
-  products_.run(gathered_products_, [&](const Piece& piece) {
+  next_products_.clear();
+  for (uint32_t e = 0; e < experts; ++e) next_products_.push_back({w.down[e], nullptr, gathered_[e].view()});
+  if (w.shared) next_products_.push_back({w.shared->down, nullptr, shared_inner_.view(rows_)});
+  const auto activate_piece = [&](const Piece& piece) {
     if (piece.product == experts)
       return activate(
           activation_of(*m.shared), piece, [&](uint32_t row) { return shared_inner_.row(row); }, no_factor);
@@ -102,7 +105,8 @@ void Cpu::compute(const MixtureWeights& w) {
         {m.activation, {}, at(m.gate_bias, first), at(m.up_bias, first)}, piece,
         [&](uint32_t i) { return inner_.row(slots[i]); },
         [&](uint32_t i) { return m.routing.weigh_input ? choice_.weights[slots[i]] : 1; });
-  });
+  };
+  products_.run(gathered_products_, activate_piece, next_products_);
   finish_rows(inner_, rows_ * choice_.used);
   if (w.shared) finish_rows(shared_inner_, rows_);
 }

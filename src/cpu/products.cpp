@@ -17,6 +17,7 @@ constexpr uint64_t bytes_on_use = 128 << 10;  // of a piece that is packed on us
 constexpr uint32_t rows_at_once = 32;         // of activations: they stay in L2 while they meet the tiles of a slab
 // Of the next phase, what a thread fetches while it waits: 128 to 512 KB gave 5 to 7 % of one stream on 16 cores.
 constexpr uint64_t bytes_while_waiting = 256 << 10;
+constexpr uint64_t bytes_of_next = 16 << 10;  // of the next piece
 // Rows of a piece, at least, where rows are divided: a slab must pay for its filling.
 constexpr uint32_t min_rows_of_slab = 256, min_rows_of_packed = 128;
 
@@ -109,7 +110,7 @@ Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, u
   }
 }
 
-void Products::plan(std::span<const Product> products) {
+void Products::plan(std::span<const Product> products, std::vector<Range>& pieces) const {
   const auto tile_bytes_of = [](const Product& product) {
     return product.weights->tile_bytes + (product.second ? product.second->tile_bytes : 0);
   };
@@ -119,8 +120,8 @@ void Products::plan(std::span<const Product> products) {
     if (product.x.count > 0) bytes += product.weights->tiles() * tile_bytes_of(product);
   // Eight pieces for each thread: the last one to finish keeps the others waiting for an eighth of its time at most.
   // Where that one may be slow, sixteen: with half of the cores at half speed, threads wait for 4 % and not for 12 %.
-  const uint64_t pieces = team_.differ_in_speed() ? 16 : 8, share = bytes / (team_.threads() * pieces) + 1;
-  pieces_.clear();
+  const uint64_t of_thread = team_.differ_in_speed() ? 16 : 8, share = bytes / (team_.threads() * of_thread) + 1;
+  pieces.clear();
   for (uint32_t p = 0; p < products.size(); ++p) {
     const Product& product = products[p];
     const uint32_t count = product.x.count;
@@ -146,40 +147,65 @@ void Products::plan(std::span<const Product> products) {
     }
     for (uint64_t first = 0; first < all; first += tiles)
       for (uint32_t row = 0; row < count; row += rows)
-        pieces_.push_back({p, uint32_t(std::min(tiles, all - first)), first, row, std::min(rows, count - row)});
+        pieces.push_back({p, uint32_t(std::min(tiles, all - first)), first, row, std::min(rows, count - row)});
   }
   // Each thread gets the part of each matrix that it has packed, which lies on its node.
   if (products.size() < 2 || team_.nodes().size() < 2) return;
   const auto place = [&](const Range& piece) {  // of its middle
     return (double(piece.first) + piece.tiles / 2.0) / double(products[piece.product].weights->tiles());
   };
-  std::stable_sort(pieces_.begin(), pieces_.end(), [&](const Range& a, const Range& b) { return place(a) < place(b); });
+  std::stable_sort(pieces.begin(), pieces.end(), [&](const Range& a, const Range& b) { return place(a) < place(b); });
 }
 
-// Each step of a model has the same phases: after this one comes what came after it the last time. Experts are others
-// each time, so they are not foreseen.
-void Products::look_ahead(std::span<const Product> products) {
-  const Weights* const first = products.empty() ? nullptr : products[0].weights;
-  Phase& phase = phases_[first];
-  phase.begins.assign(team_.threads(), {});
-  const bool foreseen = std::ranges::all_of(
-      products, [](const Product& product) { return product.x.count > 0 && !product.weights->packed_on_use; });
-  for (uint32_t thread = 0; foreseen && thread < team_.threads(); ++thread) {
-    const uint64_t item = team_.first_item(pieces_.size(), thread);
-    if (item == pieces_.size()) continue;
-    const Range& range = pieces_[item];
+std::vector<Team::Ahead> Products::begins_of(std::span<const Product> products,
+                                             const std::vector<Range>& pieces) const {
+  std::vector<Team::Ahead> begins(team_.threads());
+  for (uint32_t thread = 0; thread < team_.threads(); ++thread) {
+    const uint64_t item = team_.first_item(pieces.size(), thread);
+    if (item == pieces.size()) continue;
+    const Range& range = pieces[item];
     const Product& product = products[range.product];
+    if (product.weights->packed_on_use) continue;
     const auto at = [&](const Weights* weights) {
       return weights ? weights->data + range.first * weights->tile_bytes : nullptr;
     };
-    phase.begins[thread] = {at(product.weights), at(product.second),
-                            product.second ? bytes_while_waiting / 2 : bytes_while_waiting};
+    const uint64_t rest = (product.weights->tiles() - range.first) * product.weights->tile_bytes;
+    begins[thread] = {at(product.weights), at(product.second),
+                      std::min(rest, product.second ? bytes_while_waiting / 2 : bytes_while_waiting)};
   }
+  return begins;
+}
+
+// Each step of a model has the same phases: after this one comes what came after it the last time, but for experts.
+void Products::look_ahead(std::span<const Product> products, std::span<const Product> next) {
+  const Weights* const first = products.empty() ? nullptr : products[0].weights;
+  Phase& phase = phases_[first];
+  phase.begins.clear();
+  if (std::ranges::all_of(products, [](const Product& product) { return product.x.count > 0; }))
+    phase.begins = begins_of(products, pieces_);
   phases_[std::exchange(last_, first)].next = first;
-  const auto next = phases_.find(phases_[first].next);
-  for (uint32_t thread = 0; thread < team_.threads(); ++thread)
-    team_.fetch_while_waiting(
-        thread, next == phases_.end() || next->second.begins.empty() ? Team::Ahead{} : next->second.begins[thread]);
+  std::vector<Team::Ahead> begins;
+  if (!next.empty()) {
+    plan(next, next_pieces_);
+    begins = begins_of(next, next_pieces_);
+  } else if (const auto known = phases_.find(phases_[first].next); known != phases_.end()) {
+    begins = known->second.begins;
+  }
+  begins.resize(team_.threads());
+  for (uint32_t thread = 0; thread < team_.threads(); ++thread) team_.fetch_while_waiting(thread, begins[thread]);
+}
+
+void Products::fetch_next(std::span<const Product> products, uint64_t item) const {
+  if (item + 1 >= pieces_.size()) return;
+  const Range &range = pieces_[item], &next = pieces_[item + 1];
+  if (next.product == range.product) return;
+  const Product& product = products[next.product];
+  for (const Weights* weights : {product.weights, product.second}) {
+    if (!weights || weights->packed_on_use) continue;
+    const uint8_t* at = weights->data + next.first * weights->tile_bytes;
+    const uint64_t bytes = std::min(bytes_of_next, next.tiles * weights->tile_bytes);
+    for (uint64_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + line, 0, 2);
+  }
 }
 
 Piece Products::compute(std::span<const Product> products, const Range& range, uint32_t thread) {

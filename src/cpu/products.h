@@ -41,13 +41,17 @@ class Products {
  public:
   Products(const Isa& isa, Team& team, const std::deque<Weights>& all, uint32_t rows);
 
-  // finish(piece) for each piece of each product, on the thread that computed it.
+  // finish(piece) for each piece of each product, on the thread that computed it. `next`: the products of the phase
+  // after it where they are not those of the last time, such as those of the experts that the router chose; of x their
+  // number of rows alone is read.
   template <class Finish>
-  void run(std::span<const Product> products, Finish&& finish) {
-    plan(products);
-    look_ahead(products);
-    team_.run(pieces_.size(),
-              [&](uint64_t item, uint32_t thread) { finish(compute(products, pieces_[item], thread)); });
+  void run(std::span<const Product> products, Finish&& finish, std::span<const Product> next = {}) {
+    plan(products, pieces_);
+    look_ahead(products, next);
+    team_.run(pieces_.size(), [&](uint64_t item, uint32_t thread) {
+      fetch_next(products, item);
+      finish(compute(products, pieces_[item], thread));
+    });
   }
 
  private:
@@ -62,16 +66,20 @@ class Products {
     Pages values, second;  // f32
     std::vector<float> decoded;
   };
-  void plan(std::span<const Product> products);
+  void plan(std::span<const Product> products, std::vector<Range>& pieces) const;
+  // What each thread reads first of a phase.
+  std::vector<Team::Ahead> begins_of(std::span<const Product> products, const std::vector<Range>& pieces) const;
   // Tells the team what its threads will read first in the next phase.
-  void look_ahead(std::span<const Product> products);
+  void look_ahead(std::span<const Product> products, std::span<const Product> next);
+  // The beginning of the piece after this one, where it lies elsewhere: kernels fetch ahead in one matrix only.
+  void fetch_next(std::span<const Product> products, uint64_t item) const;
   Piece compute(std::span<const Product> products, const Range& range, uint32_t thread);
   void multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
   void multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
 
   const Isa& isa_;
   Team& team_;
-  std::vector<Range> pieces_;
+  std::vector<Range> pieces_, next_pieces_;
   struct Phase {
     std::vector<Team::Ahead> begins;  // of each thread
     const Weights* next = nullptr;    // the first weights of the phase after it
