@@ -139,6 +139,19 @@ TEST_P(Packed, ProductsOfOneBlockAndOfAnOddNumberOfThem) {
 // More tiles than are unpacked at a time.
 TEST_P(Packed, ProductsOfManyTilesAndRows) { compare(17 * isa_.tile_rows + 3, 256, 43); }
 
+// Rows that do not stay in the first cache: some instruction sets multiply them by parts.
+TEST_P(Packed, ProductsOfLongRows) {
+  constexpr uint32_t cols = 41 * 256, most = 43;
+  compare(3, cols, 9);
+  compare(3, cols, 23);
+  const Rows rows = make_rows(most, cols, 40);
+  const std::vector<float> all = multiply(rows, most);
+  for (const uint32_t count : {1u, 2u, 4u, 6u, 9u, 21u}) {
+    const std::vector<float> some = multiply(rows, count);
+    ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
+  }
+}
+
 TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
   pack(1, 512);
   const Rows rows = make_rows(2, 512);
