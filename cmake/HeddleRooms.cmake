@@ -3,14 +3,14 @@ set(heddle_unsanitized "^(ptx|kernels|proof)$")
 
 # Files go to the compiler together: most of its time is spent on headers and templates that they share. So what stands in
 # unnamed namespaces of a room has names of its own: scripts/check_names sees to it.
-# Headers of others that most of them include are compiled once for all targets with the same options. ccache cannot keep
-# what is compiled with them.
+# Headers of others that most of them include are compiled once for all targets with the same options: by g++, for clang
+# wants more options to be the same. ccache cannot keep what is compiled with them.
 function(heddle_together target)
   if(NOT HEDDLE_TOGETHER)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HEDDLE_TOGETHER})
-  if(CMAKE_CXX_COMPILER_LAUNCHER)
+  if(CMAKE_CXX_COMPILER_LAUNCHER OR NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     return()
   endif()
   set(headers algorithm array atomic chrono condition_variable filesystem fstream functional map memory mutex optional random
@@ -22,7 +22,7 @@ function(heddle_together target)
   target_compile_options(${target} PRIVATE -Wno-error=invalid-pch)
   # g++ 12 forgets which of them are a system's, and warns of what it sees in their inlined functions
   foreach(warning array-bounds dangling-pointer free-nonheap-object maybe-uninitialized nonnull stringop-overread use-after-free)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-error=${warning}>)
+    target_compile_options(${target} PRIVATE -Wno-error=${warning})
   endforeach()
   get_target_property(options ${target} COMPILE_OPTIONS)
   get_target_property(shared ${target} POSITION_INDEPENDENT_CODE)

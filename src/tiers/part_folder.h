@@ -64,7 +64,6 @@ class PartFolder : public PartDisk {
   const std::filesystem::path folder_;
   const uint64_t capacity_;
   int lock_ = -1;
-  uint64_t written_ = 0;  // names of files that are not complete
 
   mutable std::mutex mutex_;  // guards all below
   std::unordered_map<engine::KvKey, Entry, engine::HashOfKvKey> entries_;
