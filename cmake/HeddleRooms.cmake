@@ -22,7 +22,7 @@ function(heddle_together target)
   target_compile_options(${target} PRIVATE -Wno-error=invalid-pch)
   # g++ 12 forgets which of them are a system's, and warns of what it sees in their inlined functions
   foreach(warning array-bounds dangling-pointer free-nonheap-object maybe-uninitialized nonnull stringop-overread use-after-free)
-    target_compile_options(${target} PRIVATE -Wno-error=${warning})
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-error=${warning}>)
   endforeach()
   get_target_property(options ${target} COMPILE_OPTIONS)
   get_target_property(shared ${target} POSITION_INDEPENDENT_CODE)
