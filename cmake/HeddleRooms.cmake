@@ -170,23 +170,10 @@ function(heddle_tests name)
     heddle_test_options(${name}_cases)
   endif()
 
-  # The tests are a library, so that a build with sanitizers can take that of the release build: what is tested is
-  # sanitized, not what tests it.
-  if(HEDDLE_UNSANITIZED_FROM)
-    heddle_unsanitized_library(heddle_${name}_tests)
-  else()
-    add_library(heddle_${name}_tests STATIC ${sources})
-    target_link_libraries(heddle_${name}_tests PUBLIC ${tests_use} heddle_${name})
-    heddle_test_options(heddle_${name}_tests)
-    # it is compiled without the rooms
-    set_target_properties(heddle_${name}_tests PROPERTIES OPTIMIZE_DEPENDENCIES ON ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-  endif()
-  add_executable(${name}_tests $<TARGET_OBJECTS:heddle_test_main>)
-  target_link_libraries(${name}_tests PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,heddle_${name}_tests>
+  add_executable(${name}_tests ${sources} $<TARGET_OBJECTS:heddle_test_main>)
+  target_link_libraries(${name}_tests PRIVATE
     $<TARGET_NAME_IF_EXISTS:${name}_cases> ${tests_use} heddle_${name} GTest::gtest)
-  if(HEDDLE_UNSANITIZED_FROM)
-    heddle_sanitized_first(${name}_tests heddle_${name} ${tests_use})
-  endif()
+  heddle_test_options(${name}_tests)
   if(NOT HEDDLE_TEST_PARTS)
     gtest_discover_tests(${name}_tests
       DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES TEST_PREFIX ${name}: PROPERTIES LABELS ${name} TIMEOUT 600)
@@ -210,28 +197,6 @@ function(heddle_tests name)
     set_tests_properties(${test} PROPERTIES LABELS ${name} TIMEOUT 1200 COST ${cost}
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${index};UBSAN_OPTIONS=print_stacktrace=1")
   endforeach()
-endfunction()
-
-# heddle_sanitized_first(program rooms...): of a template or an inline function that several files have, the linker takes
-# the first. That of the rooms is the one with sanitizers, so they stand before the tests.
-function(heddle_sanitized_first program)
-  set(rooms "")
-  set(files "")
-  while(ARGN)
-    list(POP_FRONT ARGN room)
-    if(room IN_LIST rooms OR NOT room MATCHES "^heddle_" OR NOT TARGET ${room})
-      continue()
-    endif()
-    list(APPEND rooms ${room})
-    get_target_property(type ${room} TYPE)
-    get_target_property(imported ${room} IMPORTED)
-    if(type STREQUAL STATIC_LIBRARY AND NOT imported)
-      list(APPEND files $<TARGET_FILE:${room}>)
-    endif()
-    get_target_property(used ${room} INTERFACE_LINK_LIBRARIES)
-    list(APPEND ARGN ${used})
-  endwhile()
-  target_link_options(${program} PRIVATE -Wl,--whole-archive ${files} -Wl,--no-whole-archive)
 endfunction()
 
 function(heddle_test_options target)
