@@ -71,6 +71,7 @@ void Draft::compute(double seconds) {
   const uint32_t batches = batches_ahead(seconds), in_flight = std::max(1u, backend_.max_in_flight());
   if (std::none_of(batch_.picking.begin(), batch_.picking.end(), [](const auto& p) { return p.has_value(); }))
     batch_.picking.clear();
+  settle_cache();
   const double start = now_();
   launch_rows();
   copy_states();

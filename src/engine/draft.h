@@ -60,6 +60,7 @@ class Draft {
   virtual uint32_t fed(const Sequence& s) const = 0;            // tokens that were computed, proposals included
   virtual void feed_proposal(Sequence&) {}                      // the last one was computed by a batch that followed
   virtual std::vector<uint32_t>& table(Sequence& s) const = 0;  // its block table
+  virtual void settle_cache() {}                                // before a batch, where it writes to a cache of others
   virtual void copy_states() {}                                 // after the launch of a batch
   virtual void end(Sequence&) {}                                // of a call
 

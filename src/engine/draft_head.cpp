@@ -9,8 +9,9 @@
 namespace heddle::engine {
 
 HeadDraft::HeadDraft(const model::Model& model, model::Backend& backend, const model::Limits& limits,
-                     uint32_t max_proposals, const uint64_t& batch, std::function<double()> now)
-    : Draft(model, backend, limits, max_proposals, std::move(now)), batch_number_(batch) {
+                     uint32_t max_proposals, const uint64_t& batch, std::function<void()> settle,
+                     std::function<double()> now)
+    : Draft(model, backend, limits, max_proposals, std::move(now)), batch_number_(batch), settle_(std::move(settle)) {
   batch_.predicts = true;
 }
 

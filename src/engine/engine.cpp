@@ -54,7 +54,7 @@ Engine::State::State(const model::Model& model, model::Backend& backend, const m
              options_.prefix_cache && model::is_causal(model), beyond_, options_.kv_observer),
       draft_(options_.draft ? make_draft(model, options_) : make_head_draft()),
       schedule_(limits, options_, context_, model.short_text, cache_, pace_, following_pace_, draft_.get(),
-                !model::is_causal(model)) {
+                !model::is_causal(model), backend.computes_rows_in_groups()) {
   if (limits.rows < 2 || context_ == 0)
     throw Error("expected at least 2 rows and a block of KV cache for the engine, found {} rows, {} blocks",
                 limits.rows, limits.kv_blocks);
@@ -84,9 +84,14 @@ BeyondCache Engine::State::beyond_cache() const {
   return {store_, root(false), root(true), backend_.kv_part_bytes(model::KvPart::block) == 0};
 }
 
-std::unique_ptr<Draft> Engine::State::make_head_draft() const {
+std::unique_ptr<Draft> Engine::State::make_head_draft() {
   if (!model::next_head(model_) || options_.max_predicted == 0) return nullptr;
-  return std::make_unique<HeadDraft>(model_, backend_, limits_, options_.max_predicted, batch_number_, options_.now);
+  const auto settle = [this] {
+    save_evicted();
+    make_copies();
+  };
+  return std::make_unique<HeadDraft>(model_, backend_, limits_, options_.max_predicted, batch_number_, settle,
+                                     options_.now);
 }
 
 void Engine::State::expect_possible(const Request& request) const {

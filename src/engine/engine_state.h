@@ -39,7 +39,7 @@ class Engine::State {
   Metrics metrics_;
 
  private:
-  std::unique_ptr<Draft> make_head_draft() const;  // null: the model has no head
+  std::unique_ptr<Draft> make_head_draft();  // null: the model has no head
   BeyondCache beyond_cache() const;
 
   // engine.cpp: waiting for a store

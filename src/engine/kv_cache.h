@@ -251,6 +251,7 @@ class KvCache {
     KvBytes state = {};           // after these
   };
   Reach reach_of(const Sequence& s, bool anywhere) const;
+  bool has_windows_for(const Sequence& s, const Reach& reach) const;
   uint32_t seen_window(const Reach::Next& next);
   const TextHash& text_of(const Sequence& s, uint32_t block) const;  // up to the end of the block
   void watch_evictions();

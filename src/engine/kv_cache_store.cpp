@@ -174,11 +174,27 @@ std::vector<KvCache::Kept> KvCache::kept_of_prompt(const Sequence& s) const {
   return kept;
 }
 
+// Whether there are windows for what a sequence sees where this reach ends. Admission counts on those that the sequence
+// gives back on its way, but another one may hold them too.
+bool KvCache::has_windows_for(const Sequence& s, const Reach& reach) const {
+  if (!has_windows()) return true;
+  const uint32_t first_seen = first_block_seen(reach.blocks * block_tokens_);
+  uint32_t needed = 0, free = windows_.free();
+  for (uint32_t block = std::max(s.published, first_seen); block < reach.blocks; ++block) {
+    const auto& found = reach.next[block - s.published].found;
+    const uint32_t window = found ? windows_.of(found->block) : WindowBlocks::none;
+    needed += window == WindowBlocks::none || windows_.holders(window) == 0;
+  }
+  for (uint32_t block = s.first_window; block < std::min<size_t>(first_seen, s.windows.size()); ++block)
+    free += s.windows[block] != WindowBlocks::none && windows_.holders(s.windows[block]) == 1;
+  return needed <= free;
+}
+
 void KvCache::restore(Sequence& s) {
   if (!beyond_.store || !shares(s)) return;
   check(s.computed == s.published * block_tokens_ && s.blocks.size() == s.published, "whole blocks, and no others");
   Reach reach = reach_of(s, false);
-  if (reach.blocks <= s.published) return;
+  if (reach.blocks <= s.published || !has_windows_for(s, reach)) return;
   const uint32_t end = reach.blocks * block_tokens_, first_seen = has_windows() ? first_block_seen(end) : 0;
   const auto window_of = [&](const KvBlocks::Found& found) { return windows_.of(found.block); };
   uint32_t number = s.published;
@@ -188,6 +204,10 @@ void KvCache::restore(Sequence& s) {
     blocks_.hold(next.found->block);
     if (seen && window_of(*next.found) != WindowBlocks::none) windows_.hold(window_of(*next.found));
   }
+  if (s.generated == 0) s.cached_tokens += end - s.computed;
+  s.computed = s.recurrent.last = end;
+  s.parting = std::max(s.parting, end);
+  slide_window(s);  // those of its own that it will not see: there is room for what it sees, and no more
   for (Reach::Next& next : reach.next) {
     if (!next.found) {
       const auto block = blocks_.allocate();
@@ -203,10 +223,7 @@ void KvCache::restore(Sequence& s) {
     s.prefix = next.found->prefix;
     ++s.published;
   }
-  if (s.generated == 0) s.cached_tokens += end - s.computed;
-  s.computed = s.recurrent.last = end;
-  s.parting = std::max(s.parting, end);
-  if (has_windows()) slide_window(s);
+  slide_window(s);
   s.recurrent.restored = std::move(reach.state);
 }
 

@@ -99,6 +99,7 @@ void Schedule::make_plan() {
   count_clients();
   make_way();
   plan_streams();
+  const uint32_t rows_of_streams = uint32_t(load_.rows);
   const double streams = pace_.usual(load_);
   // Long streams may be far beyond all that was measured: an estimate that only batches of prompts support must not
   // give twice its time away.
@@ -109,6 +110,7 @@ void Schedule::make_plan() {
   scored_left_ = streams_.empty() ? max_scored_ : scored_within((1 - stall_used) * max_stall_);
   plan_prompts(seconds);
   plan_proposals(seconds);
+  plain_streams_ = load_.rows == rows_of_streams && load_.rows == plan_.size() ? rows_of_streams : 0;
   // Sequences with one row first: a device has a kernel for these, which is faster if they are contiguous.
   std::stable_partition(plan_.begin(), plan_.end(),
                         [](const Planned& p) { return p.rows == 1 && p.sequence->proposed.empty(); });
@@ -232,10 +234,18 @@ void Schedule::add(Sequence& s, uint32_t rows) {
   plan_.push_back({&s, rows});
 }
 
+// Where nothing else is to be computed, and none of those that wait for their turn could lose its blocks.
+bool Schedule::streams_can_take_turns() const {
+  return rows_in_groups_ && !draft_ && waiting_ == 0 && running_.size() == streams_.size() &&
+         std::all_of(streams_.begin(), streams_.end(), [](const Sequence* s) { return s->behind() == 1; }) &&
+         room_promised().fits_into(cache_.free());
+}
+
 void Schedule::plan_streams() {
   // If there are more streams than rows, they take turns.
   const bool others = waiting_ > 0 || running_.size() > streams_.size();
-  const uint32_t max_rows = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
+  uint32_t max_rows = limits_.rows - (others ? std::max(1u, limits_.rows / 8) : 0);
+  if (streams_can_take_turns()) max_rows = std::min(max_rows, stream_turns_.rows_for(uint32_t(streams_.size())));
   size_t rows = 0;
   for (const Sequence* s : streams_) rows += s->behind();
   if (rows > max_rows)
@@ -310,6 +320,7 @@ void Schedule::learn(const Load& load, double seconds) {
   charge(seconds);
   pace_.learn(load, seconds);
   if (!streams_.empty()) last_with_streams_ = seconds;
+  stream_turns_.learn(plain_streams_, seconds);
 }
 
 void Schedule::learn_scoring(double seconds, uint32_t rows) {

@@ -11,6 +11,7 @@
 #include "engine/kv_cache.h"
 #include "engine/pace.h"
 #include "engine/sequence.h"
+#include "engine/stream_turns.h"
 
 namespace heddle::engine {
 
@@ -52,7 +53,7 @@ class Schedule {
  public:
   // `short_text`: Model::short_text.
   Schedule(const model::Limits& limits, const EngineOptions& options, uint32_t context, uint32_t short_text,
-           KvCache& cache, Pace& pace, Pace& following_pace, Draft* draft = nullptr, bool whole_prompts = false)
+           KvCache& cache, Pace& pace, Pace& following_pace, Draft* draft, bool whole_prompts, bool rows_in_groups)
       : limits_(limits),
         max_stall_(options.max_stall),
         max_scored_(options.max_prompt_logits),
@@ -63,6 +64,7 @@ class Schedule {
         following_pace_(following_pace),
         draft_(draft),
         whole_prompts_(whole_prompts),
+        rows_in_groups_(rows_in_groups),
         slot_blocks_(limits.state_slots ? std::max(1u, limits.kv_blocks / limits.state_slots) : 0) {}
 
   void arrive(Sequence& s);  // first of all, and once: it is pending
@@ -127,6 +129,7 @@ class Schedule {
   Sequence* first_to_make_way(const Sequence& s) const;
   uint64_t held_by(const Sequence& s) const { return s.blocks.size() + slot_blocks_; }
   void plan_streams();
+  bool streams_can_take_turns() const;
   void plan_prompts(double seconds);
   Sequence* next_prompt(Client& client, bool& full);
   bool plan_prompt(Sequence& s, double seconds, bool others);
@@ -160,9 +163,10 @@ class Schedule {
   const uint32_t context_, short_text_;
   KvCache& cache_;
   Pace& pace_;
-  Pace& following_pace_;      // of batches that follow one another
-  Draft* draft_;              // null: there is none
-  const bool whole_prompts_;  // a prompt is computed in one batch
+  Pace& following_pace_;       // of batches that follow one another
+  Draft* draft_;               // null: there is none
+  const bool whole_prompts_;   // a prompt is computed in one batch
+  const bool rows_in_groups_;  // Backend::computes_rows_in_groups()
   // What a slot counts for where blocks are compared: the two kinds of room are worth the same. 0: there are no slots.
   const uint64_t slot_blocks_;
 
@@ -195,6 +199,8 @@ class Schedule {
   };
   std::vector<Share> shares_;  // of the plan
   std::vector<Sequence*> streams_;
+  StreamTurns stream_turns_;
+  uint32_t plain_streams_ = 0;  // rows of the plan, if it has nothing but one of each of its streams
   std::vector<Draft::Wanted> drafted_;
   std::vector<uint64_t> being_computed_;  // blocks, by their contents
 };

@@ -150,9 +150,10 @@ void simulate_head(uint32_t requests, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto one_of = [&](auto... values) { return std::array{values...}[random() % sizeof...(values)]; };
   Traffic traffic{.requests = requests, .open = uint32_t(one_of(3, 12, 40)), .turns = 0.3};
-  const uint32_t block = one_of(1u, 4u, 8u);
-  traffic.limits = slot_limits((traffic.longest_prompt / block + 20) * one_of(1u, 2u, 9u), one_of(3u, 12u, 60u), block,
-                               one_of(8u, 64u, 256u));
+  // (one after the other: compilers differ in the order of a call's arguments)
+  const uint32_t block = one_of(1u, 4u, 8u), room = one_of(1u, 2u, 9u), slots = one_of(3u, 12u, 60u),
+                 rows = one_of(8u, 64u, 256u);
+  traffic.limits = slot_limits((traffic.longest_prompt / block + 20) * room, slots, block, rows);
   traffic.head_right = one_of(1.0, 0.9, 0.5, 0.0);
   traffic.repetition = one_of(0.0f, 0.0f, 4.0f);
   traffic.fault = one_of(0.0, 0.01);

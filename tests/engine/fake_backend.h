@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <random>
 
@@ -102,9 +103,10 @@ inline model::Model with_window(model::Model model, uint32_t window, uint32_t ch
 struct Cost {  // seconds
   double step = 0.004, row = 0.0002, context = 0.0000004, noise = 0;
   double free_rows = 0;  // the first rows, which cost nothing
+  double group = 1;      // rows are computed in groups of this size, the last of which may have less
 
   double of(double rows, double positions) const {
-    return step + row * std::max(0.0, rows - free_rows) + context * positions;
+    return step + row * std::max(0.0, std::ceil(rows / group) * group - free_rows) + context * positions;
   }
 };
 
@@ -251,6 +253,13 @@ class FakeBackend : public IdleBackend {
   std::vector<float> logits_, states_;
   std::string fault_;
   bool for_good_ = false, usable_ = true;
+};
+
+// It says that it computes rows in groups (Cost::group), so streams take turns on it.
+class GroupingBackend : public FakeBackend {
+ public:
+  using FakeBackend::FakeBackend;
+  bool computes_rows_in_groups() const override { return true; }
 };
 
 inline void FakeBackend::pass_time(const model::Batch& batch, const Cost& by) {

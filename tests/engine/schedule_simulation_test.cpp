@@ -77,6 +77,19 @@ TEST(Simulation, SlowOnADevice) {
   for (uint64_t seed = 2; seed <= 4; ++seed) on_a_device(1500, seed);
 }
 
+void with_rows_in_groups(uint32_t requests, uint64_t seed) {
+  Traffic traffic{.requests = requests, .limits = fake_limits(seed % 2 ? 800 : 60, 4, 64), .repetition = 2};
+  traffic.cost.group = double(2 + seed % 15);
+  const Tally tally = simulate<GroupingBackend>(traffic, seed);
+  EXPECT_EQ(tally.failed, 0u);
+}
+TEST(Simulation, WithRowsInGroups) {
+  for (uint64_t seed = 1; seed <= 2; ++seed) with_rows_in_groups(400 / shorter, seed);
+}
+TEST(Simulation, SlowWithRowsInGroups) {
+  for (uint64_t seed = 3; seed <= 8; ++seed) with_rows_in_groups(1000, seed);
+}
+
 TEST(Simulation, OfEveryShape) {
   for (uint64_t seed = 1; seed <= 12; ++seed) RandomShape(60 / shorter, seed).run();
 }

@@ -154,6 +154,55 @@ TEST(Schedule, MoreStreamsThanRowsTakeTurns) {
   EXPECT_LT(fixture.metrics().between_tokens_seconds.largest(), 0.06) << "about four steps of 5.6 ms";
 }
 
+struct Streams {
+  double rate = 0;         // tokens of all in a second, while none has ended
+  double longest_gap = 0;  // between two tokens
+};
+// Streams that begin at once, on a backend with rows in groups of 8.
+template <class Backend>
+Streams streams_in_groups(uint32_t count) {
+  constexpr uint32_t tokens = 200;
+  EngineFixture<Backend> fixture(fake_limits(4000, 4, 64), {.speculation = engine::Speculation::off});
+  fixture.backend.cost = {.step = 0.001, .row = 0.001, .context = 0, .group = 8};
+  std::vector<uint32_t> generated(count);
+  std::vector<double> last(count);
+  Streams streams;
+  double start = 0, end = 0;
+  uint32_t at_start = 0, all = 0;
+  bool ended = false;
+  for (uint32_t i = 0; i < count; ++i)
+    fixture.submit(seeded(random_tokens(3, i), tokens, i), [&, i](const engine::Event& event) {
+      ended = ended || event.finish_reason != FinishReason::none;
+      if (event.finish_reason != FinishReason::none) return;
+      const double now = fixture.backend.clock;
+      if (++generated[i] > 1) streams.longest_gap = std::max(streams.longest_gap, now - last[i]);
+      last[i] = now;
+      ++all;
+      if (ended) return;
+      if (*std::min_element(generated.begin(), generated.end()) == 0 || start == 0) {
+        start = now;
+        at_start = all;
+      }
+      end = now;
+      streams.rate = (all - at_start) / (end - start);
+    });
+  fixture.run();
+  fixture.expect_as_alone();
+  return streams;
+}
+
+// A batch of 8 rows takes 9 ms and one of 9 takes 17: 889 tokens in a second, or 529.
+TEST(Schedule, StreamsTakeTurnsInBatchesThatFillGroups) {
+  EXPECT_NEAR(streams_in_groups<FakeBackend>(9).rate, 9 / 0.017, 5);
+  for (const uint32_t count : {8u, 9u, 10u, 16u, 17u, 19u, 24u}) {
+    const Streams streams = streams_in_groups<GroupingBackend>(count);
+    const double filled = count / 8 * 8;
+    EXPECT_GT(streams.rate, 0.95 * filled / (0.001 + 0.001 * filled)) << count << ": less than those that fill groups";
+    EXPECT_LT(streams.longest_gap, 0.06) << count;
+  }
+  EXPECT_NEAR(streams_in_groups<GroupingBackend>(3).rate, 3 / 0.009, 5);  // too few to wait
+}
+
 TEST(Schedule, ARequestThatDoesNotFitKeepsLaterOnesWaiting) {
   EngineFixture<> fixture(fake_limits(20));
   Watch watch(fixture);
