@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 
 #include "bench/peak.h"
 #include "cpu/cpu.h"
@@ -34,10 +33,7 @@ const Limits& limits_of(const Isa& isa, bool halves) {
 }
 
 void products(benchmark::State& state, const Isa& isa, quant::Format format, uint32_t count) {
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(uint64_t(weight_rows) * cols);
-  for (float& value : values) value = normal(random);
+  const std::vector<float> values = test::random_values(uint64_t(weight_rows) * cols, 1);
   const std::vector<uint8_t> bytes = test::random_weights(format, values);
   const model::Matrix matrix{format, weight_rows, cols, bytes};
   Weights weights = describe_weights(matrix, isa, false);

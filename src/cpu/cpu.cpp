@@ -180,7 +180,7 @@ void Cpu::make_caches() {
     of_windows_.push_back(limits_.window_blocks && of_windows[number]);
     caches_.emplace_back(a, limits_, model::blocks_of_cache(limits_, of_windows[number]),
                          size_t(first) < caches_.size() ? &caches_[size_t(first)] : nullptr);
-    if (size_t(first) + 1 == caches_.size()) caches_.back().spread(team_.nodes());
+    if (size_t(first) + 1 == caches_.size()) caches_.back().interleave(team_.nodes());
   });
 }
 

@@ -36,6 +36,7 @@ class Cpu : public model::Backend {
   }
 
   std::string describe() const override;
+  bool computes_rows_in_groups() const override { return true; }
   void begin(const model::Batch& batch) override;
   void embed() override;
   void compute(uint32_t layer, uint32_t sublayer) override;

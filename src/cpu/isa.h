@@ -67,10 +67,9 @@ enum class Mins : uint8_t { none, scaled, plain };  // w = d * scale * q, that m
 struct SlabShape {
   uint32_t values, group;  // of a block; a block without groups has no scale but d
   Mins mins;
-  bool is_signed;     // the bytes
-  int offset;         // to be subtracted from them
-  uint32_t bytes;     // of a block of one row
-  uint32_t room = 0;  // bytes that `arrange` or `few` needs beside them
+  bool is_signed;  // the bytes
+  int offset;      // to be subtracted from them
+  uint32_t bytes;  // of a block of one row
 
   bool has_groups() const { return values > 32; }
   uint32_t d_field() const { return values; }
@@ -83,17 +82,17 @@ struct SlabShape {
 struct TileKernels {
   explicit operator bool() const { return few || many; }
 
-  // out (count, tiles * tile_rows) = W x for `tiles` tiles, count <= max_few; `scratch` is that for a slab.
+  // out (count, tiles * tile_rows) = W x for `tiles` tiles, count <= max_few; `scratch` has few_scratch(cols) bytes.
   void (*few)(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* xs, uint32_t count, float* out,
               uint8_t* scratch);
   uint32_t max_few;
+  uint64_t (*few_scratch)(uint32_t cols) = nullptr;  // null: none is needed
   // A tile to its slab, and the slab with any number of rows: out[i * stride + r]. Both ways give the same bits.
   void (*fill)(const uint8_t* tile, uint32_t cols, uint8_t* slab);
   void (*many)(const uint8_t* slab, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
                uint32_t stride);
   SlabShape slab;
-  // The bytes of scratch that `few` needs, which takes any number of rows; set where tiles are packed in pairs of rows.
-  uint64_t (*pairs_scratch)(uint32_t cols) = nullptr;
+  bool pairs = false;  // tiles are packed in pairs of rows; there is no slab
 };
 
 struct Isa {
@@ -110,8 +109,6 @@ struct Isa {
   // out[i * out_stride + r] = w[r] . x[i] for `rows` rows of f32, f16 or bf16, the first formats.
   void (*dots[3])(const void* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
                   uint32_t out_stride);
-  void (*f32_of_f16)(const uint8_t* from, uint32_t count, float* to);
-  void (*f32_of_bf16)(const uint8_t* from, uint32_t count, float* to);
   void (*f16_of_f32)(const float* from, uint32_t count, uint16_t* to);
 
   void (*quantise_32)(const float* x, uint32_t cols, int8_t* q, float* d, int32_t* sums);

@@ -20,9 +20,25 @@ struct Avx2 : Ymm {
   }
   static HEDDLE_INLINE B wide(B w) { return w; }
 
+  typedef int16_t Shorts __attribute__((vector_size(32)));
+  template <int lane>
+  static HEDDLE_INLINE Shorts multiply_bytes(B w, X x) {
+    return (Shorts)_mm256_maddubs_epi16((__m256i)w, four<lane>(x));
+  }
+  static HEDDLE_INLINE Shorts interleaved(I low, I high) {
+    return (Shorts)_mm256_blend_epi16((__m256i)low, (__m256i)(high << 16), 0xaa);
+  }
+  static HEDDLE_INLINE Shorts narrow(const int32_t* sixteen) {
+    const __m256i halves = _mm256_packs_epi32(load<__m256i>(sixteen), load<__m256i>(sixteen + 8));
+    return (Shorts)_mm256_permute4x64_epi64(halves, 0xd8);
+  }
+  static HEDDLE_INLINE I dot_shorts(I sum, Shorts a, Shorts b) {
+    return sum + (I)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+  }
+
  private:
   static HEDDLE_INLINE I add_pairs(I sum, __m256i pairs) {
-    return sum + (I)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return dot_shorts(sum, (Shorts)pairs, (Shorts)_mm256_set1_epi16(1));
   }
 };
 

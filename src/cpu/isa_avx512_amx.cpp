@@ -1,7 +1,7 @@
 // x86-64 with AMX: many rows. A tile register multiplies 16 rows of x with the 16 weight rows of a tile, 64 bytes at a
-// time, as long for one row of x as for 16; everything else is as with AVX-512. Where groups of a block have scales,
-// the scales go into the weights: weight * scale is split into two bytes, so that a whole block is summed before it
-// leaves the register. A block is unpacked to the first cache, where it meets all rows.
+// time; everything else is as with AVX-512. Where groups of a block have scales, the scales go into the weights: weight
+// * scale is split into two bytes, so that a whole block is summed before it leaves the register. A block is unpacked
+// to the first cache, where it meets all rows.
 #if defined(__x86_64__)
 #include <cstring>
 #include <utility>
@@ -15,6 +15,7 @@ namespace {
 static_assert(tile_rows<Zmm> == 16);
 constexpr uint32_t width = 16;      // weight rows of a tile, and rows of a register
 constexpr uint32_t max_rows = 128;  // of x that meet an unpacked block
+constexpr uint32_t max_rows_of_bf16 = 64;
 
 // The registers: 0 to 3 for sums, 4 and 5 for rows of x, 6 and 7 for weights. (Their numbers must be literals.)
 struct Registers {
@@ -45,6 +46,8 @@ void configure(uint32_t values, uint32_t rows) {
 // needed to fill it: its first rows are multiplied twice.
 class Groups {
  public:
+  // Bytes of scratch for `count` rows of `bytes` bytes.
+  static constexpr uint64_t scratch_bytes(uint32_t count, uint64_t bytes) { return count * (bytes + 64); }
   // Rows of `bytes` bytes, which are copied to `scratch` unless they lie evenly.
   Groups(const XRow* xs, uint32_t count, uint64_t bytes, uint8_t* scratch)
       : rows(count < width ? count : width), count((count + width - 1) / width), all_(count), first_(xs[0].q) {
@@ -53,7 +56,7 @@ class Groups {
     for (uint32_t i = 1; i < count; ++i) even = even && xs[i].q - xs[i - 1].q == stride;
     if (even) return;
     first_ = reinterpret_cast<const int8_t*>(scratch);
-    stride = int64_t(bytes) + 64;
+    stride = int64_t(scratch_bytes(1, bytes));
     for (uint32_t i = 0; i < count; ++i) std::memcpy(scratch + i * stride, xs[i].q, bytes);
     asm volatile("" ::: "memory");  // the intrinsics declare no read
   }
@@ -83,13 +86,13 @@ HEDDLE_INLINE void each_part(uint32_t count, uint32_t limit, Work&& work) {
 using SumsOfGroup = int32_t[width][16];
 using TotalsOfGroup = float[width][16];
 
-// An unpacked block: low bytes, high bytes of weight * scale = low + (high << shift), and the other fields as
-// a slab has them behind its weights. `at` is where a slab would begin whose weights are the high bytes.
+// An unpacked block: weight * scale = low + (high << shift), followed by the other fields of a slab's block. The slab's
+// functions find these fields behind the weights, and `high` is as large as those: as_slab() points to it.
 template <class S>
 struct alignas(64) Block {
   static constexpr uint32_t plane = S::values * width;
   uint8_t low[plane], high[plane], fields[(S::bytes - S::values) * width];
-  const uint8_t* at() const { return high; }
+  const uint8_t* as_slab() const { return high; }
 };
 
 // Weights of a slab with one block, times scales. Bits 0 to 6 of each product are its low byte.
@@ -119,7 +122,7 @@ struct Unpacked {
   static constexpr int shift = 7;
   static void unpack(const uint8_t* block, Block<S>& to) {
     alignas(64) uint8_t slab[S::bytes * width];
-    prefetch<Zmm, F::bytes * width>(block);
+    prefetch_ahead<Zmm, F::bytes * width>(block);
     fill_slab<F>(block, F::values, slab);
     split<S>(slab, offset_of<F>, to);
   }
@@ -132,7 +135,7 @@ struct Unpacked<Q4_k<Zmm>> {
   using S = SlabOf<F>;
   static constexpr int shift = 3;
   static void unpack(const uint8_t* block, Block<S>& to) {
-    prefetch<Zmm, F::bytes * width>(block);
+    prefetch_ahead<Zmm, F::bytes * width>(block);
     each<8>([&](auto group) HEDDLE_INLINE_LAMBDA {
       constexpr int g = HEDDLE_VALUE(group);
       const auto scale = (__m512i)scale_of<F, g>(block, 0);
@@ -200,7 +203,7 @@ void rows_by_blocks(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XR
     for (uint32_t t = 0; t < tiles; ++t) {
       std::memset(totals, 0, groups.count * sizeof totals[0]);
       const auto add = [&](uint32_t b, uint32_t first, uint32_t some, const SumsOfBlock& from) HEDDLE_INLINE_LAMBDA {
-        const uint8_t* fields = block[b % 2].at();
+        const uint8_t* fields = block[b % 2].as_slab();
         const Zmm::F d = S::d(fields, 0);
         for (uint32_t g = 0; g < some; ++g) {
           const XRow* const x = xs + groups.row(first + g);
@@ -314,13 +317,20 @@ void groups_of_small_blocks(const uint8_t* tile, uint32_t cols, const Groups& gr
                              groups.rows, out + uint64_t(groups.row(g)) * stride, stride);
 }
 
-// Any number of rows with such blocks; a tile is unpacked to a slab first.
+// Of blocks without groups, a tile is unpacked to a slab first.
+template <class F>
+constexpr uint64_t slab_bytes_of(uint32_t cols) {
+  using S = SlabOf<F>;
+  return F::groups > 1 ? 0 : cols / S::values * S::bytes * width;
+}
+
+// Any number of rows with such blocks.
 template <class F>
 void rows_by_tiles(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow* all, uint32_t count, float* out,
                    uint8_t* scratch) {
   using S = SlabOf<F>;
   const uint64_t tile_bytes = uint64_t(cols / (F::values * F::together)) * F::bytes * width;
-  const uint32_t slab_bytes = cols / S::values * S::bytes * width;
+  const uint64_t slab_bytes = slab_bytes_of<F>(cols);
   const __m512i offset = _mm512_set1_epi8(char(offset_of<F>));
   each_part(count, max_rows, [&](uint32_t row, uint32_t rows) HEDDLE_INLINE_LAMBDA {
     const Groups groups(all + row, rows, cols, scratch + slab_bytes);
@@ -352,18 +362,17 @@ void rows_by_tiles<Q8_0<Zmm>>(const uint8_t* tile, uint32_t tiles, uint32_t cols
 
 // One or two tiles of BF16 with some groups of rows: of one tile up to four, of two up to two.
 template <int groups, bool two_tiles>
-HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const Groups& x, uint32_t first, float* out,
-                                 uint32_t stride) {
+HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const Groups& x, float* out, uint32_t stride) {
   static_assert(groups <= (two_tiles ? 2 : 4));
   const uint64_t tile_bytes = 32 * uint64_t(cols);
   const int8_t* from[groups];
-  for (int g = 0; g < groups; ++g) from[g] = x.x(first + uint32_t(g));
+  for (int g = 0; g < groups; ++g) from[g] = x.x(uint32_t(g));
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (uint32_t c = 0; c < cols; c += 32, at += 1024) {
-    prefetch<Zmm, 1024>(at);
+    prefetch_ahead<Zmm, 1024>(at);
     _tile_loadd(6, at, 64);
     _tile_loadd(4, from[0] + 2 * c, x.stride);
     _tile_dpbf16ps(0, 4, 6);
@@ -372,7 +381,7 @@ HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const Groups&
       _tile_dpbf16ps(1, 5, 6);
     }
     if constexpr (two_tiles) {
-      prefetch<Zmm, 1024>(at + tile_bytes);
+      prefetch_ahead<Zmm, 1024>(at + tile_bytes);
       _tile_loadd(7, at + tile_bytes, 64);
       _tile_dpbf16ps(2, 4, 7);
       if constexpr (groups > 1) _tile_dpbf16ps(3, 5, 7);
@@ -387,7 +396,7 @@ HEDDLE_INLINE void multiply_bf16(const uint8_t* at, uint32_t cols, const Groups&
     }
   }
   const int64_t out_bytes = int64_t(stride) * 4;
-  const auto to = [&](uint32_t g) { return out + uint64_t(x.row(first + g)) * stride; };
+  const auto to = [&](uint32_t g) { return out + uint64_t(x.row(g)) * stride; };
   _tile_stored(0, to(0), out_bytes);
   if constexpr (groups > 1) _tile_stored(1, to(1), out_bytes);
   if constexpr (two_tiles) _tile_stored(2, to(0) + width, out_bytes);
@@ -402,25 +411,25 @@ void rows_of_bf16(const uint8_t* tile, uint32_t tiles, uint32_t cols, const XRow
                   uint8_t* scratch) {
   const uint32_t stride = tiles * width;
   const uint64_t tile_bytes = 32 * uint64_t(cols);
-  each_part(count, count > 64 ? 32 : 64, [&](uint32_t row, uint32_t rows) HEDDLE_INLINE_LAMBDA {
+  const bool two_tiles = count > max_rows_of_bf16;
+  each_part(count, two_tiles ? 2 * width : max_rows_of_bf16, [&](uint32_t row, uint32_t rows) HEDDLE_INLINE_LAMBDA {
     const Groups x(all + row, rows, 2 * uint64_t(cols), scratch);
     configure(64, x.rows);
     asm volatile("" ::: "memory");  // the intrinsics declare no read
-    float* const of_part = out + uint64_t(row) * stride;
-    for (uint32_t t = 0; t < tiles; ++t) {
-      const uint8_t* at = tile + t * tile_bytes;
-      float* const to = of_part + t * width;
-      if (count > 64 && t + 1 < tiles && ++t)
-        x.count == 1 ? multiply_bf16<1, true>(at, cols, x, 0, to, stride)
-                     : multiply_bf16<2, true>(at, cols, x, 0, to, stride);
-      else if (x.count == 1)
-        multiply_bf16<1, false>(at, cols, x, 0, to, stride);
+    const uint8_t* at = tile;
+    float* to = out + uint64_t(row) * stride;
+    uint32_t left = tiles;
+    for (; two_tiles && left >= 2; left -= 2, at += 2 * tile_bytes, to += 2 * width)
+      x.count == 1 ? multiply_bf16<1, true>(at, cols, x, to, stride) : multiply_bf16<2, true>(at, cols, x, to, stride);
+    for (; left > 0; --left, at += tile_bytes, to += width) {
+      if (x.count == 1)
+        multiply_bf16<1, false>(at, cols, x, to, stride);
       else if (x.count == 2)
-        multiply_bf16<2, false>(at, cols, x, 0, to, stride);
+        multiply_bf16<2, false>(at, cols, x, to, stride);
       else if (x.count == 3)
-        multiply_bf16<3, false>(at, cols, x, 0, to, stride);
+        multiply_bf16<3, false>(at, cols, x, to, stride);
       else
-        multiply_bf16<4, false>(at, cols, x, 0, to, stride);
+        multiply_bf16<4, false>(at, cols, x, to, stride);
     }
     asm volatile("" ::: "memory");  // nor a write
   });
@@ -463,10 +472,12 @@ const Isa& isa_avx512_amx() {
       kernels.few = any_number_of_rows<Of>;
       kernels.max_few = UINT32_MAX;
       kernels.many = nullptr;
-      kernels.slab.room = F::groups > 1 ? 512 : 256;
+      kernels.few_scratch = [](uint32_t cols) {
+        return slab_bytes_of<F>(cols) + Groups::scratch_bytes(max_rows, cols);
+      };
     });
-    put_bf16(isa, rows_of_bf16);
-    isa.tiles[unsigned(quant::Format::bf16)].slab.room = 192;
+    put_bf16(isa, rows_of_bf16,
+             [](uint32_t cols) { return Groups::scratch_bytes(max_rows_of_bf16, 2 * uint64_t(cols)); });
     return isa;
   }();
   return all;

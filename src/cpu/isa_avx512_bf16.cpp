@@ -11,7 +11,7 @@ template <int count>
 void tile_of_bf16(const uint8_t* at, uint32_t cols, const XRow* xs, float* out, uint32_t stride) {
   __m512 sum[2][count] = {};
   for (uint32_t c = 0; c < cols; c += 32, at += 1024) {
-    prefetch<Zmm, 1024>(at);
+    prefetch_ahead<Zmm, 1024>(at);
     each<16>([&](auto vector) HEDDLE_INLINE_LAMBDA {
       constexpr int v = HEDDLE_VALUE(vector);
       const auto w = load<__m512bh>(at + 64 * v);

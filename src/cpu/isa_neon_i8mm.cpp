@@ -114,11 +114,12 @@ void put(Isa& isa) {
 }
 
 void put_pairs(Isa& isa, quant::Format format, decltype(TileKernels::few) few,
-               decltype(TileKernels::pairs_scratch) scratch) {
+               decltype(TileKernels::few_scratch) scratch) {
   TileKernels kernels{};
   kernels.few = few;
   kernels.max_few = UINT32_MAX;
-  kernels.pairs_scratch = scratch;
+  kernels.few_scratch = scratch;
+  kernels.pairs = true;
   isa.tiles[unsigned(format)] = kernels;
 }
 template <class P>

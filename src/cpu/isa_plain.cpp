@@ -7,6 +7,7 @@ namespace {
 struct Plain {
   static constexpr int width = 16, vectors = 2, wide_offset = 0, max_pass = 2, ahead = 0;
   static constexpr bool signed_bytes = true, has_eight_rows = false;
+  static constexpr int registers = 16;
   typedef uint8_t B __attribute__((vector_size(16)));
   typedef int16_t S __attribute__((vector_size(16)));
   typedef int32_t I __attribute__((vector_size(16)));

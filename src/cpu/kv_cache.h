@@ -18,9 +18,9 @@ class KvCache {
           const KvCache* shared = nullptr);
 
   // Its pages on these nodes by turns: any thread reads any position, and one node's memory would be read by all.
-  void spread(const std::vector<Node>& nodes) {
-    keys_->spread(nodes);
-    values_->spread(nodes);
+  void interleave(const std::vector<Node>& nodes) {
+    keys_->interleave(nodes);
+    values_->interleave(nodes);
   }
 
   // Of the keys (kv_heads, head) and values (kv_heads, value_head) of one position, those of a kv head; values that are

@@ -184,7 +184,7 @@ Weights describe_weights(const model::Matrix& matrix, const Isa& isa, bool exact
   to.tile_bytes = matrix.row_bytes() * to.tile_rows;
   if (to.kind == XKind::f32)
     to.data = matrix.data.data();
-  else if (isa.tiles[unsigned(to.tile_format)].pairs_scratch) {
+  else if (isa.tiles[unsigned(to.tile_format)].pairs) {
     to.pairs = true;
     to.tile_bytes = to.blocks() * pair_block_bytes(to.tile_format) * to.tile_rows;
   } else if (const uint32_t bytes = rewritten_bytes(matrix.format))

@@ -39,7 +39,7 @@ Pages::Pages(uint64_t bytes, Size size) : bytes_(bytes) {
   if (spare) madvise(data_, bytes, MADV_HUGEPAGE);  // only a hint: refused, it is slower
 }
 
-void Pages::spread(const std::vector<Node>& nodes) {
+void Pages::interleave(const std::vector<Node>& nodes) {
   if (!data_ || nodes.size() < 2) return;
   constexpr uint32_t bits = 64, max_node = 1024;  // the system has at most 1024 nodes
   std::vector<unsigned long> mask(max_node / bits);

@@ -28,9 +28,9 @@ class Pages {
 
   uint8_t* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
-  // Those that are not written to yet come to lie on these nodes by turns. A container may refuse that: then each lies
-  // on the node of the thread that writes to it first.
-  void spread(const std::vector<Node>& nodes);
+  // Pages that are not written to yet will be interleaved across these nodes. A container may refuse that: then each
+  // lies on the node of the thread that writes to it first.
+  void interleave(const std::vector<Node>& nodes);
   // Of those that were written to, the bytes that the system has put into large pages.
   uint64_t bytes_in_large_pages() const;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cpu/pack_pairs.h"
+#include "cpu/prefetch.h"
 
 namespace heddle::cpu {
 namespace {
@@ -15,7 +16,7 @@ constexpr uint32_t max_tiles = 32;            // of a piece with few rows
 constexpr uint32_t pairs_tiles = 16;          // of a piece with many rows and tiles in pairs: x is written for each
 constexpr uint64_t bytes_on_use = 128 << 10;  // of a piece that is packed on use: it stays in L2 until it is multiplied
 constexpr uint32_t rows_at_once = 32;         // of activations: they stay in L2 while they meet the tiles of a slab
-// Of the next phase, what a thread fetches while it waits: 128 to 512 KB gave 5 to 7 % of one stream on 16 cores.
+// Of the next phase, what a thread prefetches while it waits: 128 to 512 KB gave 5 to 7 % of one stream on 16 cores.
 constexpr uint64_t bytes_while_waiting = 256 << 10;
 constexpr uint64_t bytes_of_next = 16 << 10;  // of the next piece
 // Rows of a piece, at least, where rows are divided: a slab must pay for its filling.
@@ -28,9 +29,10 @@ uint64_t max_tiles_of(const Weights& weights, uint32_t limit) {
 }  // namespace
 
 uint64_t slab_bytes(const Weights& weights, const Isa& isa, uint32_t tiles) {
-  if (weights.pairs) return isa.tiles[unsigned(weights.tile_format)].pairs_scratch(uint32_t(weights.cols));
-  const SlabShape& shape = isa.tiles[unsigned(weights.tile_format)].slab;
-  return weights.cols / shape.values * (shape.bytes + shape.room) * isa.tile_rows * tiles;
+  const TileKernels& kernels = isa.tiles[unsigned(weights.tile_format)];
+  const uint64_t of_few = kernels.few_scratch ? kernels.few_scratch(uint32_t(weights.cols)) : 0;
+  if (weights.pairs) return of_few;
+  return std::max(of_few, weights.cols / kernels.slab.values * kernels.slab.bytes * isa.tile_rows * tiles);
 }
 
 void multiply_tiles(const Weights& weights, const Isa& isa, uint64_t first, uint32_t tiles, const XRow* xs,
@@ -94,10 +96,10 @@ Products::Products(const Isa& isa, Team& team, const std::deque<Weights>& all, u
     : isa_(isa), team_(team), scratch_(team.threads()) {
   uint64_t slab = 0, decoded = 0, tiles = 0;
   for (const Weights& weights : all) {
-    if (weights.kind == XKind::f32)
-      decoded = std::max(decoded, weights.cols * weights.tile_rows);
-    else
+    if (weights.kind != XKind::f32)
       slab = std::max(slab, slab_bytes(weights, isa));
+    else if (weights.format > quant::Format::bf16)
+      decoded = std::max(decoded, weights.cols * weights.tile_rows);
     if (weights.packed_on_use) tiles = std::max(tiles, max_tiles_of(weights, max_tiles) * weights.tile_bytes);
   }
   const uint64_t values = std::max(uint64_t(few_rows) * max_tiles, uint64_t(rows) * pairs_tiles) * isa.tile_rows;
@@ -157,9 +159,9 @@ void Products::plan(std::span<const Product> products, std::vector<Range>& piece
   std::stable_sort(pieces.begin(), pieces.end(), [&](const Range& a, const Range& b) { return place(a) < place(b); });
 }
 
-std::vector<Team::Ahead> Products::begins_of(std::span<const Product> products,
-                                             const std::vector<Range>& pieces) const {
-  std::vector<Team::Ahead> begins(team_.threads());
+std::vector<Team::Prefetch> Products::first_reads(std::span<const Product> products,
+                                                  const std::vector<Range>& pieces) const {
+  std::vector<Team::Prefetch> reads(team_.threads());
   for (uint32_t thread = 0; thread < team_.threads(); ++thread) {
     const uint64_t item = team_.first_item(pieces.size(), thread);
     if (item == pieces.size()) continue;
@@ -170,32 +172,31 @@ std::vector<Team::Ahead> Products::begins_of(std::span<const Product> products,
       return weights ? weights->data + range.first * weights->tile_bytes : nullptr;
     };
     const uint64_t rest = (product.weights->tiles() - range.first) * product.weights->tile_bytes;
-    begins[thread] = {at(product.weights), at(product.second),
-                      std::min(rest, product.second ? bytes_while_waiting / 2 : bytes_while_waiting)};
+    reads[thread] = {at(product.weights), at(product.second),
+                     std::min(rest, product.second ? bytes_while_waiting / 2 : bytes_while_waiting)};
   }
-  return begins;
+  return reads;
 }
 
 // Each step of a model has the same phases: after this one comes what came after it the last time, but for experts.
 void Products::look_ahead(std::span<const Product> products, std::span<const Product> next) {
   const Weights* const first = products.empty() ? nullptr : products[0].weights;
   Phase& phase = phases_[first];
-  phase.begins.clear();
+  phase.first_reads.clear();
   if (std::ranges::all_of(products, [](const Product& product) { return product.x.count > 0; }))
-    phase.begins = begins_of(products, pieces_);
+    phase.first_reads = first_reads(products, pieces_);
   phases_[std::exchange(last_, first)].next = first;
-  std::vector<Team::Ahead> begins;
+  std::vector<Team::Prefetch> reads;
   if (!next.empty()) {
-    plan(next, next_pieces_);
-    begins = begins_of(next, next_pieces_);
+    reads = first_reads(next);
   } else if (const auto known = phases_.find(phases_[first].next); known != phases_.end()) {
-    begins = known->second.begins;
+    reads = known->second.first_reads;
   }
-  begins.resize(team_.threads());
-  for (uint32_t thread = 0; thread < team_.threads(); ++thread) team_.fetch_while_waiting(thread, begins[thread]);
+  reads.resize(team_.threads());
+  for (uint32_t thread = 0; thread < team_.threads(); ++thread) team_.prefetch_while_waiting(thread, reads[thread]);
 }
 
-void Products::fetch_next(std::span<const Product> products, uint64_t item) const {
+void Products::prefetch_next_piece(std::span<const Product> products, uint64_t item) const {
   if (item + 1 >= pieces_.size()) return;
   const Range &range = pieces_[item], &next = pieces_[item + 1];
   if (next.product == range.product) return;
@@ -203,8 +204,7 @@ void Products::fetch_next(std::span<const Product> products, uint64_t item) cons
   for (const Weights* weights : {product.weights, product.second}) {
     if (!weights || weights->packed_on_use) continue;
     const uint8_t* at = weights->data + next.first * weights->tile_bytes;
-    const uint64_t bytes = std::min(bytes_of_next, next.tiles * weights->tile_bytes);
-    for (uint64_t line = 0; line < bytes; line += 64) __builtin_prefetch(at + line, 0, 2);
+    prefetch(at, std::min(bytes_of_next, next.tiles * weights->tile_bytes));
   }
 }
 
@@ -244,18 +244,11 @@ void Products::multiply_floats(const Weights& weights, const Range& range, const
     const uint32_t rows = uint32_t(std::min<uint64_t>(weights.tile_rows, weights.rows - first));
     const uint8_t* at = weights.data + (range.first + t) * weights.tile_bytes;
     float *decoded = scratch.decoded.data(), *to = out + t * weights.tile_rows;
-    const uint32_t values = rows * cols;
-    // a few rows are done before all weights would be written as f32
-    if (weights.format == Format::f32 || (weights.format <= Format::bf16 && x.count <= 4)) {
+    if (weights.format <= Format::bf16) {
       isa_.dots[unsigned(weights.format)](at, rows, cols, x.f32, x.count, to, stride);
       continue;
     }
-    if (weights.format == Format::f16)
-      isa_.f32_of_f16(at, values, decoded);
-    else if (weights.format == Format::bf16)
-      isa_.f32_of_bf16(at, values, decoded);
-    else
-      quant::decode(weights.format, at, values, decoded);
+    quant::decode(weights.format, at, rows * cols, decoded);
     isa_.dots[unsigned(Format::f32)](decoded, rows, cols, x.f32, x.count, to, stride);
   }
 }

@@ -14,7 +14,7 @@
 namespace heddle::cpu {
 
 constexpr uint32_t slab_tiles = 4;  // of 2048 columns: 64 KiB, which stay in L2
-// Bytes of a slab of `tiles` tiles.
+// Bytes of a slab of `tiles` tiles, or of what a product with few rows needs in its place.
 uint64_t slab_bytes(const Weights& weights, const Isa& isa, uint32_t tiles = slab_tiles);
 
 // out (count, tiles * tile_rows) = W x for some tiles; `slab` has slab_bytes(weights, isa) bytes.
@@ -49,9 +49,15 @@ class Products {
     plan(products, pieces_);
     look_ahead(products, next);
     team_.run(pieces_.size(), [&](uint64_t item, uint32_t thread) {
-      fetch_next(products, item);
+      prefetch_next_piece(products, item);
       finish(compute(products, pieces_[item], thread));
     });
+  }
+
+  // What each thread of the team reads first of a phase with these products.
+  std::vector<Team::Prefetch> first_reads(std::span<const Product> products) {
+    plan(products, next_pieces_);
+    return first_reads(products, next_pieces_);
   }
 
  private:
@@ -67,12 +73,11 @@ class Products {
     std::vector<float> decoded;
   };
   void plan(std::span<const Product> products, std::vector<Range>& pieces) const;
-  // What each thread reads first of a phase.
-  std::vector<Team::Ahead> begins_of(std::span<const Product> products, const std::vector<Range>& pieces) const;
+  std::vector<Team::Prefetch> first_reads(std::span<const Product> products, const std::vector<Range>& pieces) const;
   // Tells the team what its threads will read first in the next phase.
   void look_ahead(std::span<const Product> products, std::span<const Product> next);
-  // The beginning of the piece after this one, where it lies elsewhere: kernels fetch ahead in one matrix only.
-  void fetch_next(std::span<const Product> products, uint64_t item) const;
+  // The beginning of the piece after this one, where it is of another matrix: kernels prefetch within one only.
+  void prefetch_next_piece(std::span<const Product> products, uint64_t item) const;
   Piece compute(std::span<const Product> products, const Range& range, uint32_t thread);
   void multiply(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
   void multiply_floats(const Weights& weights, const Range& range, const RowsView& x, Scratch& scratch, float* out);
@@ -81,8 +86,8 @@ class Products {
   Team& team_;
   std::vector<Range> pieces_, next_pieces_;
   struct Phase {
-    std::vector<Team::Ahead> begins;  // of each thread
-    const Weights* next = nullptr;    // the first weights of the phase after it
+    std::vector<Team::Prefetch> first_reads;  // of each thread
+    const Weights* next = nullptr;            // the first weights of the phase after it
   };
   std::unordered_map<const Weights*, Phase> phases_;  // by the first weights of each
   const Weights* last_ = nullptr;                     // of the last phase

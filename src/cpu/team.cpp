@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "cpu/prefetch.h"
 
 namespace heddle::cpu {
 namespace {
@@ -96,23 +97,22 @@ void Team::help(uint32_t thread) {
   if (nodes_.size() > 1 && help_.load(std::memory_order_relaxed) == Help::all) do_shares(false);
 }
 
-void Team::fetch_while_waiting(uint32_t thread, const Ahead& ahead) {
+void Team::prefetch_while_waiting(uint32_t thread, const Prefetch& what) {
   Share& share = shares_[thread];
-  share.first.store(ahead.first, std::memory_order_relaxed);
-  share.second.store(ahead.second, std::memory_order_relaxed);
-  share.ahead.store(ahead.bytes, std::memory_order_relaxed);
-  share.fetched.store(0, std::memory_order_relaxed);
+  share.first.store(what.first, std::memory_order_relaxed);
+  share.second.store(what.second, std::memory_order_relaxed);
+  share.bytes.store(what.bytes, std::memory_order_relaxed);
+  share.prefetched.store(0, std::memory_order_relaxed);
 }
 
-bool Team::fetch_some(uint32_t thread) {
+bool Team::prefetch_some(uint32_t thread) {
   Share& share = shares_[thread];
-  const uint64_t at = share.fetched.load(std::memory_order_relaxed);
-  if (at >= share.ahead.load(std::memory_order_relaxed)) return false;
+  const uint64_t at = share.prefetched.load(std::memory_order_relaxed);
+  if (at >= share.bytes.load(std::memory_order_relaxed)) return false;
   constexpr uint64_t some = 512;
   for (const auto* place : {&share.first, &share.second})
-    if (const uint8_t* from = place->load(std::memory_order_relaxed))
-      for (uint64_t line = 0; line < some; line += 64) __builtin_prefetch(from + at + line, 0, 2);
-  share.fetched.store(at + some, std::memory_order_relaxed);
+    if (const uint8_t* from = place->load(std::memory_order_relaxed)) prefetch(from + at, some);
+  share.prefetched.store(at + some, std::memory_order_relaxed);
   return true;
 }
 
@@ -159,7 +159,7 @@ void Team::serve(uint32_t thread) {
       idle = 0;
       continue;
     }
-    if (fetch_some(thread)) continue;
+    if (prefetch_some(thread)) continue;
     ++idle;
     if (idle < 2000) {
       pause();

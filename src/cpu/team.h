@@ -44,12 +44,12 @@ class Team {
     own_node,  // an item of a share is done on that share's node: what it writes first the system puts there
   };
 
-  // What a thread fetches to its second cache while it waits for a phase: up to two places that it will read then.
-  struct Ahead {
+  // What a thread will read first in a phase: up to two places, of which it prefetches `bytes` each while it waits.
+  struct Prefetch {
     const uint8_t *first = nullptr, *second = nullptr;
-    uint64_t bytes = 0;  // of each
+    uint64_t bytes = 0;
   };
-  void fetch_while_waiting(uint32_t thread, const Ahead& ahead);
+  void prefetch_while_waiting(uint32_t thread, const Prefetch& what);
   // The first item of a thread's share of a phase of `count` items; `count` if it has none.
   uint64_t first_item(uint64_t count, uint32_t thread) const;
 
@@ -72,7 +72,7 @@ class Team {
   using Call = void (*)(void*, uint64_t, uint32_t);
   uint64_t items_at_once(uint64_t count) const { return std::max<uint64_t>(1, count / (uint64_t(threads()) * 16)); }
   void run(uint64_t count, Call call, void* work, Help whom);
-  bool fetch_some(uint32_t thread);  // false: nothing is left
+  bool prefetch_some(uint32_t thread);  // false: nothing is left
   void serve(uint32_t thread);
   // Does what is left of the phase that is under way: its own share, those of its node, then the others.
   void help(uint32_t thread);
@@ -85,9 +85,9 @@ class Team {
   struct alignas(128) Share {
     std::atomic<uint64_t> taken{0};  // the phase's number, and how many of the share's items were taken in it
     std::atomic<uint64_t> done{0};   // items of all phases that its thread has done: written by that thread alone
-    // Ahead, and how many of its bytes were fetched: the thread itself counts them.
+    // The fields of Prefetch, and how many of its bytes were prefetched: the thread itself counts them.
     std::atomic<const uint8_t*> first{nullptr}, second{nullptr};
-    std::atomic<uint64_t> ahead{0}, fetched{0};
+    std::atomic<uint64_t> bytes{0}, prefetched{0};
   };
   std::vector<Share> shares_;  // of each thread
   uint64_t total_ = 0;         // items of all phases

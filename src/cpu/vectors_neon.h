@@ -10,6 +10,7 @@ namespace {
 struct Neon {
   static constexpr int width = 16, vectors = 2, wide_offset = 0, max_pass = 12, ahead = 16384;
   static constexpr bool signed_bytes = true, has_eight_rows = true;
+  static constexpr int registers = 32;
   using B = uint8x16_t;
   using I = int32x4_t;
   using F = float32x4_t;

@@ -10,7 +10,8 @@ namespace {
 struct Ymm {
   static constexpr int width = 32, vectors = 1;
   static constexpr bool signed_bytes = false, has_eight_rows = false;
-  static constexpr int ahead = 8192, max_pass = 4;
+  static constexpr int registers = 16;
+  static constexpr int ahead = 8192, max_pass = 8;
   typedef uint8_t B __attribute__((vector_size(32)));
   typedef int32_t I __attribute__((vector_size(32)));
   typedef float F __attribute__((vector_size(32)));

@@ -11,6 +11,7 @@ struct Zmm {
   // vpdpbusd takes unsigned weights: signed ones are raised by 128, and 128 times the sum of x is subtracted
   static constexpr int width = 64, vectors = 1, wide_offset = 128;
   static constexpr bool signed_bytes = false, has_eight_rows = false;
+  static constexpr int registers = 32;
   static constexpr int ahead = 8192, max_pass = 12;
   typedef uint8_t B __attribute__((vector_size(64)));
   typedef int32_t I __attribute__((vector_size(64)));

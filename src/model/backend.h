@@ -278,6 +278,9 @@ class Backend {
   virtual Result result() = 0;
 
   virtual bool can_pick(const Picking&) const { return false; }  // whether the device can pick a token in this way
+  // Whether a batch of some rows less may compute more rows in a second, because kernels compute rows in groups: then
+  // streams can take turns.
+  virtual bool computes_rows_in_groups() const { return false; }
   // Batches begun before the oldest result is taken; those after the first follow one another.
   virtual uint32_t max_in_flight() const { return 1; }
   virtual uint32_t max_followed_rows() const { return 0; }  // of a batch that others follow; 0: none can

@@ -85,26 +85,26 @@ std::vector<Node> nodes_with_memory() {
   return nodes;
 }
 
-// Mappings of this process whose pages lie on nodes by turns.
-size_t spread_mappings() {
+// The number of this process's mappings that are interleaved across nodes.
+size_t interleaved_mappings() {
   size_t count = 0;
   std::ifstream maps("/proc/self/numa_maps");
   for (std::string line; std::getline(maps, line);) count += line.find(" interleave") != std::string::npos;
   return count;
 }
 
-TEST(CpuNodes, TheCacheIsSpread) {
+TEST(CpuNodes, TheCacheIsInterleaved) {
   const TwoNodes system;
   if (system.nodes.size() < 2) GTEST_SKIP() << "this process may use one processor alone";
   cpu::Pages pages(1);
-  pages.spread(system.nodes);
-  if (spread_mappings() == 0) GTEST_SKIP() << "the system spreads no memory";
+  pages.interleave(system.nodes);
+  if (interleaved_mappings() == 0) GTEST_SKIP() << "the system interleaves no memory";
   Builder builder({.format = Format::q8_0, .layers = 1});
-  const size_t before = spread_mappings();
+  const size_t before = interleaved_mappings();
   const auto on_one = cpu::make_cpu(builder.model(), node_limits, {.threads = 2, .root = "/nowhere"});
-  EXPECT_EQ(spread_mappings(), before);
+  EXPECT_EQ(interleaved_mappings(), before);
   const auto on_two = cpu::make_cpu(builder.model(), node_limits, {.threads = 2, .root = system.root()});
-  EXPECT_GT(spread_mappings(), before);
+  EXPECT_GT(interleaved_mappings(), before);
 }
 
 // The number of the node that has each page from `first` on, as the system tells it.
@@ -163,11 +163,11 @@ TEST(CpuNodes, WeightsLieOnTheNodesOfTheirThreads) {
 }
 
 // 32 MB: eight large pages on each of two nodes.
-TEST(CpuNodes, SpreadPagesLieOnAllNodes) {
+TEST(CpuNodes, InterleavedPagesLieOnAllNodes) {
   const std::vector<Node> nodes = nodes_with_memory();
   if (nodes.size() < 2) GTEST_SKIP() << "this process may use one NUMA node alone";
   cpu::Pages pages(32 << 20, cpu::Pages::Size::large);
-  pages.spread(nodes);
+  pages.interleave(nodes);
   std::fill_n(pages.data(), pages.bytes(), uint8_t(1));
   const std::vector<int> found = nodes_of_pages(pages.data(), pages.bytes());
   ASSERT_FALSE(found.empty());

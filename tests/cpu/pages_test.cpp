@@ -21,15 +21,15 @@ std::optional<std::pair<int, unsigned long>> policy_of(const uint8_t* at) {
 }
 
 // Node 0 is there on every machine; the system leaves out nodes that are not.
-TEST(Pages, AreSpreadOverNodes) {
+TEST(Pages, AreInterleavedAcrossNodes) {
   for (const uint64_t bytes : {uint64_t(1), uint64_t(5000), uint64_t(5) << 20}) {
     Pages pages(bytes, Pages::Size::large);
     const auto before = policy_of(pages.data());
     if (!before) GTEST_SKIP() << "the system does not say where memory lies: error " << errno;
     EXPECT_EQ(before->first, MPOL_DEFAULT);
-    pages.spread({{0, {0}}});  // one node: as it is
+    pages.interleave({{0, {0}}});  // one node: as it is
     EXPECT_EQ(policy_of(pages.data()), before);
-    pages.spread({{0, {0}}, {1, {1}}});
+    pages.interleave({{0, {0}}, {1, {1}}});
     for (const uint64_t at : {uint64_t(0), bytes - 1}) {
       const auto after = policy_of(pages.data() + at);
       ASSERT_TRUE(after);
@@ -41,9 +41,9 @@ TEST(Pages, AreSpreadOverNodes) {
   }
 }
 
-TEST(Pages, NothingCanBeSpread) {
+TEST(Pages, NothingCanBeInterleaved) {
   Pages none;
-  none.spread({{0, {0}}, {1, {1}}});
+  none.interleave({{0, {0}}, {1, {1}}});
   EXPECT_EQ(none.bytes(), 0u);
 }
 

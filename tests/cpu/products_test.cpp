@@ -1,18 +1,16 @@
-// The products of every format on every instruction set of this machine, against sums in f64 of what quant decodes.
+// How products are divided into pieces and shared by threads.
 #include "cpu/products.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <deque>
 #include <mutex>
-#include <random>
 #include <thread>
 
-#include "base/error.h"
-#include "base/f16.h"
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "cpu/pack.h"
@@ -25,422 +23,98 @@ namespace heddle::cpu {
 namespace {
 
 using quant::Format;
+using test::random_values;
 
-struct Case {
-  std::string isa;
-  Format format;
-};
-void PrintTo(const Case& one, std::ostream* out) { *out << one.isa << " " << quant::name(one.format); }
-
-std::vector<Case> cases() {
-  std::vector<Case> all;
-  for (const std::string& isa : isa_names())
-    for (const Format format : quant::all_formats())
-      if (x_kind(format, 256, choose_isa(isa), false) != XKind::f32) all.push_back({isa, format});
-  return all;
-}
-
-std::vector<float> random_values(size_t count, uint32_t seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(generator);
-  return values;
-}
-
-class Packed : public testing::TestWithParam<Case> {
- protected:
-  // `rows` rows of `cols` weights, packed, and as quant decodes them; F16 becomes BF16.
-  void pack(uint64_t rows, uint64_t cols) {
-    const Format format = GetParam().format;
-    bytes_ = test::random_weights(format, random_values(rows * cols, 1));
-    decoded_.resize(rows * cols);
-    quant::decode(format, bytes_.data(), rows * cols, decoded_.data());
-    if (format == Format::f16)
-      for (float& value : decoded_) value = to_f32(to_bf16(value));
-    const model::Matrix matrix{format, rows, cols, bytes_};
-    weights_ = describe_weights(matrix, isa_, false);
-    tiles_.resize(weights_.tiles() * weights_.tile_bytes);
-    pack_tiles(matrix, weights_, 0, weights_.tiles(), tiles_.data());
-    weights_.data = tiles_.data();
-    slab_.resize(slab_bytes(weights_, isa_));
-  }
-  Rows make_rows(uint32_t count, uint32_t cols, float outlier = 0) {
-    RowForms forms;
-    forms.add(weights_.kind);
-    Rows rows(count, cols, forms);
-    const std::vector<float> values = random_values(uint64_t(count) * cols, 2);
+// Matrices of Q8_0 with `tiles` tiles each, packed for the plain instruction set, and one row to multiply them with.
+struct Matrices {
+  static constexpr uint32_t cols = 256;
+  Matrices(uint32_t count, uint32_t tiles) : rows(tiles * isa.tile_rows), x(1, cols, {.by_32 = true}) {
     for (uint32_t i = 0; i < count; ++i) {
-      std::copy_n(values.data() + uint64_t(i) * cols, cols, rows.row(i));
-      if (outlier != 0) rows.row(i)[i % cols] = outlier;
-      rows.finish(i, isa_);
+      const model::Matrix matrix{Format::q8_0, rows, cols,
+                                 bytes.emplace_back(test::random_weights(Format::q8_0, random_values(rows * cols, i)))};
+      Weights& weights = all.emplace_back(describe_weights(matrix, isa, false));
+      std::vector<uint8_t>& packed = bytes.emplace_back(weights.tiles() * weights.tile_bytes);
+      pack_tiles(matrix, weights, 0, weights.tiles(), packed.data());
+      weights.data = packed.data();
     }
-    return rows;
+    std::copy_n(random_values(cols, 99).data(), cols, x.row(0));
+    x.finish(0, isa);
   }
-  std::vector<float> multiply(const Rows& rows, uint32_t count) {
-    const RowsView view = rows.view(count);
-    std::vector<float> out(uint64_t(count) * weights_.tiles() * isa_.tile_rows, NAN);
-    multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), view.of(weights_.kind), count, out.data(),
-                   slab_.data());
-    return out;
-  }
-  void compare(uint32_t weight_rows, uint32_t cols, uint32_t count) {
-    pack(weight_rows, cols);
-    const Rows rows = make_rows(count, cols, 40);
-    const std::vector<float> found = multiply(rows, count);
-    const size_t stride = weights_.tiles() * isa_.tile_rows;
-    for (uint32_t i = 0; i < count; ++i) {
-      const std::vector<double> x = x_of(rows, i);
-      for (size_t r = 0; r < weight_rows; ++r) {
-        double sum = 0, size = 0;
-        for (size_t c = 0; c < cols; ++c) {
-          sum += decoded_[r * cols + c] * x[c];
-          size += std::abs(decoded_[r * cols + c] * x[c]);
-        }
-        ASSERT_NEAR(found[i * stride + r], sum, 2e-6 * size) << "row " << r << " of " << i;
-      }
-      for (size_t r = weight_rows; r < stride; ++r)
-        ASSERT_EQ(found[i * stride + r], 0) << "the filling of the last tile";
-    }
-  }
-  // What a quantised row stands for.
-  std::vector<double> x_of(const Rows& rows, uint32_t index) const {
-    const XRow& x = rows.view(index + 1).of(weights_.kind)[index];
-    std::vector<double> values(weights_.cols);
-    const auto bf16 = [&](size_t c) {
-      float value;
-      quant::decode(Format::bf16, reinterpret_cast<const uint8_t*>(x.q) + 2 * c, 1, &value);
-      return double(value);
-    };
-    for (size_t c = 0; c < values.size(); ++c) switch (weights_.kind) {
-        case XKind::bf16:
-          values[c] = bf16(c);
-          break;
-        default:
-          values[c] = double(x.d[c / (weights_.kind == XKind::by_32 ? 32 : 256)]) * x.q[c];
-      }
-    return values;
+  // Those that are `chosen` with the row, the others with none.
+  std::vector<Product> products(const std::vector<uint32_t>& chosen) const {
+    std::vector<Product> products;
+    for (const Weights& weights : all) products.push_back({&weights, nullptr, x.view(0)});
+    for (const uint32_t i : chosen) products[i].x = x.view(1);
+    return products;
   }
 
-  const Isa& isa_ = choose_isa(GetParam().isa);
-  std::vector<uint8_t> bytes_, tiles_, slab_;
-  std::vector<float> decoded_;
-  Weights weights_;
+  const Isa& isa = choose_isa("plain");
+  uint32_t rows;
+  std::deque<std::vector<uint8_t>> bytes;
+  std::deque<Weights> all;
+  Rows x;
 };
-
-TEST_P(Packed, ProductsAreThoseOfTheDecodedWeights) { compare(21, 768, 11); }
-
-TEST_P(Packed, ProductsOfOneBlockAndOfAnOddNumberOfThem) {
-  for (const uint32_t blocks : {1u, 3u})
-    for (const uint32_t rows : {1u, 8u, 35u})
-      for (const uint32_t count : {1u, 2u, 9u}) compare(rows, blocks * pack_values(GetParam().format), count);
-}
-
-// More tiles than are unpacked at a time.
-TEST_P(Packed, ProductsOfManyTilesAndRows) { compare(17 * isa_.tile_rows + 3, 256, 43); }
-
-// Rows that do not stay in the first cache: some instruction sets multiply them by parts.
-TEST_P(Packed, ProductsOfLongRows) {
-  constexpr uint32_t cols = 41 * 256, most = 43;
-  compare(3, cols, 9);
-  compare(3, cols, 23);
-  const Rows rows = make_rows(most, cols, 40);
-  const std::vector<float> all = multiply(rows, most);
-  for (const uint32_t count : {1u, 2u, 4u, 6u, 9u, 21u}) {
-    const std::vector<float> some = multiply(rows, count);
-    ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
-  }
-}
-
-TEST_P(Packed, QuantisedRowsAreNearTheirValues) {
-  pack(1, 512);
-  const Rows rows = make_rows(2, 512);
-  for (uint32_t i = 0; i < 2; ++i) {
-    const std::vector<double> x = x_of(rows, i);
-    for (size_t c = 0; c < 512; ++c) ASSERT_NEAR(x[c], rows.row(i)[c], 4.5 / 127 / 2);
-  }
-}
-
-// A NaN or an infinity makes every product of its row a NaN, and no product of another.
-TEST_P(Packed, WhatIsNotFiniteIsNotANumber) {
-  pack(19, 512);
-  for (const float bad : {NAN, -NAN, INFINITY, -INFINITY})
-    for (const uint32_t count : {2u, 4u, 8u, 21u}) {
-      Rows rows = make_rows(count, 512);
-      rows.row(1)[300] = bad;
-      rows.finish(1, isa_);
-      const std::vector<float> found = multiply(rows, count);
-      const size_t stride = weights_.tiles() * isa_.tile_rows;
-      for (uint32_t i = 0; i < count; ++i)
-        for (uint32_t r = 0; r < 19; ++r) ASSERT_EQ(std::isnan(found[i * stride + r]), i == 1) << bad << " " << count;
-    }
-}
-
-// Values whose inverse is infinite become zeros.
-TEST_P(Packed, TinyValuesAreZeros) {
-  pack(3, 512);
-  Rows rows = make_rows(1, 512);
-  for (uint32_t c = 0; c < 512; ++c) rows.row(0)[c] = c % 3 ? 1e-39f : -1e-42f;
-  rows.finish(0, isa_);
-  for (const float value : multiply(rows, 1)) EXPECT_EQ(value, 0);
-}
-
-// Few rows read packed weights, many read a slab, and a pass has any number of them: the result of a row is the same.
-TEST_P(Packed, ARowDoesNotDependOnTheOthers) {
-  pack(19, 512);
-  constexpr uint32_t most = 150;
-  const Rows rows = make_rows(most, 512);
-  const size_t stride = weights_.tiles() * isa_.tile_rows;
-  const std::vector<float> all = multiply(rows, most);
-  for (uint32_t count = 1; count < most; count += count < 34 ? 1 : 7) {
-    const std::vector<float> some = multiply(rows, count);
-    ASSERT_TRUE(std::equal(some.begin(), some.end(), all.begin())) << count << " rows";
-  }
-  ASSERT_EQ(all.size(), most * stride);
-}
-
-TEST_P(Packed, RowsMayLieAnywhere) {
-  pack(19, 512);
-  constexpr uint32_t count = 71;
-  const Rows rows = make_rows(count, 512);
-  const size_t stride = weights_.tiles() * isa_.tile_rows;
-  const std::vector<float> all = multiply(rows, count);
-  const RowsView view = rows.view(count);
-  const XRow* const in_order = view.of(weights_.kind);
-  std::vector<XRow> picked;
-  for (uint32_t i = 0; i < count; ++i) picked.push_back(in_order[i * 7 % count]);
-  std::vector<float> found(count * stride, NAN);
-  multiply_tiles(weights_, isa_, 0, uint32_t(weights_.tiles()), picked.data(), count, found.data(), slab_.data());
-  for (uint32_t i = 0; i < count; ++i)
-    ASSERT_TRUE(
-        std::equal(found.begin() + i * stride, found.begin() + (i + 1) * stride, all.begin() + i * 7 % count * stride))
-        << i;
-}
-
-TEST_P(Packed, ARowOfATileIsDecodedAsQuantDoes) {
-  pack(21, 512);
-  std::vector<float> row(512);
-  for (uint32_t r = 0; r < 21; ++r) {
-    decode_tile_row(weights_, isa_, r, row.data(), slab_.data());
-    for (size_t c = 0; c < 512; ++c) ASSERT_EQ(row[c], decoded_[r * 512 + c]) << r << " " << c;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Packed, testing::ValuesIn(cases()), [](const auto& one) {
-  std::string name = one.param.isa + "_" + std::string(quant::name(one.param.format));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
-
-// Every F16 but NaN, most of which are no BF16, in the rows of one tile; and none of it with exact products.
-TEST(F16, IsRoundedToBf16WhereThatIsPacked) {
-  std::vector<uint8_t> bytes(2 * 65536);
-  for (uint32_t i = 0; i < 65536; ++i) {
-    const uint32_t bits = (i & 0x7fff) > 0x7c00 ? 0 : i;
-    bytes[2 * i] = uint8_t(bits);
-    bytes[2 * i + 1] = uint8_t(bits >> 8);
-  }
-  std::vector<float> row(8192);
-  for (const std::string& name : isa_names()) {
-    const Isa& isa = choose_isa(name);
-    if (x_kind(Format::f16, 8192, isa, false) != XKind::bf16) continue;
-    const model::Matrix matrix{Format::f16, 8, 8192, bytes};
-    Weights weights = describe_weights(matrix, isa, false);
-    std::vector<uint8_t> tiles(weights.tiles() * weights.tile_bytes), slab(slab_bytes(weights, isa));
-    pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
-    weights.data = tiles.data();
-    for (uint32_t r = 0; r < 8; ++r) {
-      decode_tile_row(weights, isa, r, row.data(), slab.data());
-      for (uint32_t c = 0; c < 8192; ++c) {
-        const uint8_t* from = &bytes[2 * (r * 8192 + c)];
-        ASSERT_EQ(row[c], to_f32(to_bf16(to_f32(f16{uint16_t(from[0] | from[1] << 8)})))) << name << r << " " << c;
-      }
-    }
-    const Weights exact = describe_weights(matrix, isa, true),
-                  odd = describe_weights({Format::f16, 1, 24, bytes}, isa, false);
-    for (const Weights& plain : {exact, odd}) {
-      EXPECT_EQ(plain.format, Format::f16);
-      EXPECT_EQ(plain.kind, XKind::f32);
-      EXPECT_EQ(plain.data, bytes.data());
-    }
-  }
-}
-
-TEST(Nvfp4, EveryByteIsAScale) {
-  std::vector<uint8_t> bytes(64 * quant::block_bytes(Format::nvfp4));
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = uint8_t(i % 36 < 4 ? i / 36 * 4 + i % 36 : i * 37);
-  std::vector<float> expected(4096), found(4096);
-  quant::decode(Format::nvfp4, bytes.data(), 4096, expected.data());
-  for (const std::string& name : isa_names()) {
-    const Isa& isa = choose_isa(name);
-    const model::Matrix matrix{Format::nvfp4, 1, 4096, bytes};
-    Weights weights = describe_weights(matrix, isa, false);
-    std::vector<uint8_t> tiles(weights.tile_bytes), slab(slab_bytes(weights, isa));
-    pack_tiles(matrix, weights, 0, 1, tiles.data());
-    weights.data = tiles.data();
-    decode_tile_row(weights, isa, 0, found.data(), slab.data());
-    EXPECT_EQ(found, expected) << name;
-  }
-}
-
-// Every exponent up to 2^120: beyond, 127 times the scale is more than f32 can hold, before that of x comes to it.
-TEST(Mxfp4, EveryByteIsAScale) {
-  for (const std::string& name : isa_names()) {
-    const Isa& isa = choose_isa(name);
-    Rows rows(1, 32, {.by_32 = true});
-    for (uint32_t c = 0; c < 32; ++c) rows.row(0)[c] = c == 3 ? 1 : 0;
-    rows.finish(0, isa);
-    const XRow* x = rows.view(1).by_32;
-    for (uint32_t e = 0; e <= 248; ++e) {
-      std::vector<uint8_t> block(17, 0x11);  // all values 1, in halves
-      block[0] = uint8_t(e);
-      const model::Matrix matrix{Format::mxfp4, 1, 32, block};
-      Weights weights = describe_weights(matrix, isa, false);
-      std::vector<uint8_t> tiles(weights.tile_bytes), slab(slab_bytes(weights, isa));
-      pack_tiles(matrix, weights, 0, 1, tiles.data());
-      weights.data = tiles.data();
-      std::vector<float> found(isa.tile_rows);
-      multiply_tiles(weights, isa, 0, 1, x, 1, found.data(), slab.data());
-      const double expected = std::ldexp(127 * double(x->d[0]), int(e) - 128);
-      ASSERT_NEAR(found[0], expected, 1e-6 * expected + 0x1p-149) << name << " " << e;
-    }
-  }
-}
-
-class Floats : public testing::TestWithParam<std::string> {
- protected:
-  const Isa& isa_ = choose_isa(GetParam());
-};
-
-TEST_P(Floats, DotsOfAnyNumberOfRows) {
-  for (const uint32_t cols : {1u, 5u, 64u, 259u}) {
-    const uint32_t rows = 13, count = 9;
-    const std::vector<float> w = random_values(rows * cols, 3), x = random_values(count * cols, 4);
-    std::vector<const float*> xs;
-    for (uint32_t i = 0; i < count; ++i) xs.push_back(x.data() + i * cols);
-    std::vector<float> found(count * rows), one(rows);
-    isa_.dots[0](w.data(), rows, cols, xs.data(), count, found.data(), rows);
-    for (uint32_t i = 0; i < count; ++i) {
-      isa_.dots[0](w.data(), rows, cols, xs.data() + i, 1, one.data(), rows);
-      for (uint32_t r = 0; r < rows; ++r) {
-        double sum = 0, size = 0;
-        for (uint32_t c = 0; c < cols; ++c) {
-          sum += double(w[r * cols + c]) * x[i * cols + c];
-          size += std::abs(double(w[r * cols + c]) * x[i * cols + c]);
-        }
-        ASSERT_NEAR(found[i * rows + r], sum, 1e-6 * size);
-        ASSERT_EQ(found[i * rows + r], one[r]) << "alone";
-      }
-    }
-  }
-}
-
-TEST_P(Floats, DotsOfHalvesAreThoseOfTheirF32) {
-  for (const Format format : {Format::f16, Format::bf16})
-    for (const uint32_t cols : {3u, 64u, 259u}) {
-      const uint32_t rows = 13, count = 5;
-      const std::vector<float> x = random_values(count * cols, 4);
-      const std::vector<uint8_t> halves = test::random_weights(format, random_values(rows * cols, 3));
-      std::vector<float> w(rows * cols), expected(count * rows), found(count * rows);
-      quant::decode(format, halves.data(), w.size(), w.data());
-      std::vector<const float*> xs;
-      for (uint32_t i = 0; i < count; ++i) xs.push_back(x.data() + i * cols);
-      isa_.dots[0](w.data(), rows, cols, xs.data(), count, expected.data(), rows);
-      isa_.dots[unsigned(format)](halves.data(), rows, cols, xs.data(), count, found.data(), rows);
-      EXPECT_EQ(found, expected) << quant::name(format) << " " << cols;
-    }
-}
-
-TEST_P(Floats, ActivationsAreThoseOfTheirFormulas) {
-  const float xielu[] = {0.75f, 1.5f, 0.5f, -0.25f};
-  std::vector<float> x, up(2003, 2), found(2003);
-  for (int i = 0; i < 2003; ++i) x.push_back(float(i - 1000) * 0.05f);
-  const auto compare = [&](uint8_t kind, auto&& formula) {
-    isa_.activate(kind, xielu, x.data(), up.data(), 2003, found.data());
-    for (size_t i = 0; i < x.size(); ++i)
-      ASSERT_NEAR(found[i], 2 * formula(double(x[i])), 2e-6 * std::abs(x[i]) + 1e-7) << int(kind) << " of " << x[i];
-    isa_.activate(kind, xielu, x.data(), nullptr, 2003, found.data());
-    for (size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], formula(double(x[i])), 2e-6 * std::abs(x[i]) + 1e-7);
-  };
-  compare(0, [](double v) { return v / (1 + std::exp(-v)); });
-  compare(1, [](double v) { return 0.5 * v * (1 + std::erf(v / std::sqrt(2.0))); });
-  compare(2, [](double v) { return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v))); });
-  up.assign(2003, 1);  // clamped_swiglu adds 1 to it
-  compare(4, [](double v) { return std::min(v, 7.0) / (1 + std::exp(-1.702 * std::min(v, 7.0))); });
-  for (float& one : up) one = 100;
-  isa_.activate(4, xielu, x.data(), up.data(), 2003, found.data());
-  for (size_t i = 0; i < x.size(); ++i)
-    ASSERT_NEAR(found[i], 8 * std::min(x[i], 7.0f) / (1 + std::exp(-1.702 * std::min(x[i], 7.0f))), 1e-4);
-  up.assign(2003, 2);
-  for (float& one : x) one /= 20;  // squares
-  compare(3, [](double v) { return v > 0 ? v * v : 0; });
-  compare(5,
-          [](double v) { return v > 0 ? v * (0.75 * v + 0.5) : 1.5 * (std::expm1(std::min(v, -0.25)) - v) + 0.5 * v; });
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Floats, testing::ValuesIn(isa_names()), [](const auto& one) {
-  std::string name = one.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
 
 // Of many experts a row takes few, and all threads work on these.
 TEST(Products, WhatNoRowMeetsTakesNoShareOfTheThreads) {
-  const Isa& isa = choose_isa("plain");
-  constexpr uint32_t threads = 4, experts = 64, cols = 256;
-  const uint32_t rows = 16 * isa.tile_rows;
-  std::deque<std::vector<uint8_t>> bytes;
-  std::deque<Weights> all;
-  for (uint32_t i = 0; i < experts; ++i) {
-    const model::Matrix matrix{Format::q8_0, rows, cols,
-                               bytes.emplace_back(test::random_weights(Format::q8_0, random_values(rows * cols, i)))};
-    Weights& weights = all.emplace_back(describe_weights(matrix, isa, false));
-    std::vector<uint8_t>& tiles = bytes.emplace_back(weights.tiles() * weights.tile_bytes);
-    pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
-    weights.data = tiles.data();
-  }
-  Rows x(1, cols, {.by_32 = true});
-  std::copy_n(random_values(cols, 99).data(), cols, x.row(0));
-  x.finish(0, isa);
-  std::vector<Product> products(experts);
-  for (uint32_t i = 0; i < experts; ++i) products[i] = {&all[i], nullptr, x.view(i == 5 || i == 40 ? 1 : 0)};
-  Team team(threads);
-  Products of(isa, team, all, 1);
+  const Matrices experts(64, 16);
+  const std::vector<Product> products = experts.products({5, 40});
+  Team team(4);
+  Products of(experts.isa, team, experts.all, 1);
   std::mutex lock;
   std::vector<std::pair<uint32_t, uint64_t>> pieces;
   of.run(products, [&](const Piece& piece) {
     const std::lock_guard guard(lock);
-    EXPECT_EQ(piece.rows, isa.tile_rows);  // 32 tiles, eight pieces for each of four threads
+    EXPECT_EQ(piece.rows, experts.isa.tile_rows);  // 32 tiles, eight pieces for each of four threads
     pieces.emplace_back(piece.product, piece.first);
   });
   std::sort(pieces.begin(), pieces.end());
   std::vector<std::pair<uint32_t, uint64_t>> expected;
   for (const uint32_t expert : {5u, 40u})
-    for (uint64_t tile = 0; tile < 16; ++tile) expected.emplace_back(expert, tile * isa.tile_rows);
+    for (uint64_t tile = 0; tile < 16; ++tile) expected.emplace_back(expert, tile * experts.isa.tile_rows);
   EXPECT_EQ(pieces, expected);
+}
+
+// Four threads share two experts of 16 tiles: each begins at its quarter of what is read.
+TEST(Products, TellsWhatEachThreadReadsFirst) {
+  const Matrices experts(64, 16);
+  Team team(4);
+  Products of(experts.isa, team, experts.all, 1);
+  const std::vector<Team::Prefetch> reads = of.first_reads(experts.products({5, 40}));
+  ASSERT_EQ(reads.size(), team.threads());
+  const Weights &first = experts.all[5], &last = experts.all[40];
+  const uint64_t half = 8 * first.tile_bytes;
+  EXPECT_EQ(reads[0].first, first.data);
+  EXPECT_EQ(reads[1].first, first.data + half);
+  EXPECT_EQ(reads[2].first, last.data);
+  EXPECT_EQ(reads[3].first, last.data + half);
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(reads[i].second, nullptr);
+    EXPECT_EQ(reads[i].bytes, i % 2 == 0 ? 2 * half : half);  // to the end of the matrix
+  }
+  // A second matrix is read at the same place, and one tile goes to the first thread alone.
+  const Matrices small(2, 1);
+  Product both = small.products({0})[0];
+  both.second = &small.all[1];
+  Products of_small(small.isa, team, small.all, 1);
+  const std::vector<Team::Prefetch> one = of_small.first_reads(std::span(&both, 1));
+  EXPECT_EQ(one[0].first, small.all[0].data);
+  EXPECT_EQ(one[0].second, small.all[1].data);
+  EXPECT_EQ(one[0].bytes, small.all[0].tile_bytes);
+  for (uint32_t i = 1; i < 4; ++i) EXPECT_EQ(one[i].bytes, 0u);
 }
 
 // With a fast and a slow processor, pieces are half as large.
 TEST(Products, PiecesAreSmallerWhereSpeedsDiffer) {
-  const Isa& isa = choose_isa("plain");
-  constexpr uint32_t cols = 256, threads = 2;
-  const uint32_t rows = 64 * isa.tile_rows;
-  std::vector<uint8_t> bytes = test::random_weights(Format::q8_0, random_values(rows * cols, 3));
-  const model::Matrix matrix{Format::q8_0, rows, cols, bytes};
-  std::deque<Weights> all{describe_weights(matrix, isa, false)};
-  std::vector<uint8_t> tiles(all[0].tiles() * all[0].tile_bytes);
-  pack_tiles(matrix, all[0], 0, all[0].tiles(), tiles.data());
-  all[0].data = tiles.data();
-  Rows x(1, cols, {.by_32 = true});
-  std::copy_n(random_values(cols, 4).data(), cols, x.row(0));
-  x.finish(0, isa);
-  const Product product[] = {{&all[0], nullptr, x.view(1)}};
+  constexpr uint32_t threads = 2;
+  const Matrices one(1, 64);
+  const std::vector<Product> products = one.products({0});
   std::vector<float> expected;
   for (const uint32_t slowest : {1024u, 400u}) {
     const test::Folder system;
     uint32_t capacity = slowest;
-    for (const uint32_t one : allowed_processors()) {
-      const auto folder = system.file("sys/devices/system/cpu/cpu" + std::to_string(one));
+    for (const uint32_t processor : allowed_processors()) {
+      const auto folder = system.file("sys/devices/system/cpu/cpu" + std::to_string(processor));
       std::filesystem::create_directories(folder);
       std::ofstream(folder / "cpu_capacity") << capacity << "\n";
       capacity = 1024;
@@ -448,15 +122,14 @@ TEST(Products, PiecesAreSmallerWhereSpeedsDiffer) {
     const bool differ = slowest != 1024 && allowed_processors().size() > 1;
     Team team(threads, system.path().string());
     EXPECT_EQ(team.differ_in_speed(), differ);
-    Products of(isa, team, all, 1);
+    Products of(one.isa, team, one.all, 1);
     std::atomic<uint32_t> pieces = 0;
-    std::vector<float> found(rows, NAN);
-    of.run(product, [&](const Piece& piece) {
+    std::vector<float> found(one.rows, NAN);
+    of.run(products, [&](const Piece& piece) {
       ++pieces;
       std::copy_n(piece.values, piece.rows, found.data() + piece.first);
     });
     // 64 tiles: four of them to a piece, or two
-    // sixteenth
     EXPECT_EQ(pieces, threads * (differ ? 16u : 8u));
     if (expected.empty()) expected = found;
     EXPECT_EQ(found, expected);
@@ -468,30 +141,15 @@ TEST(Products, PiecesAreSmallerWhereSpeedsDiffer) {
 TEST(Products, EachNodeHasItsPartOfEveryMatrix) {
   const test::TwoNodes system;
   if (system.nodes.size() < 2) GTEST_SKIP() << "this process may use one processor alone";
-  const Isa& isa = choose_isa("plain");
-  constexpr uint32_t cols = 256;
-  const uint32_t rows = 16 * isa.tile_rows;
-  std::deque<std::vector<uint8_t>> bytes;
-  std::deque<Weights> all;
-  for (uint32_t i = 0; i < 2; ++i) {
-    const model::Matrix matrix{Format::q8_0, rows, cols,
-                               bytes.emplace_back(test::random_weights(Format::q8_0, random_values(rows * cols, i)))};
-    Weights& weights = all.emplace_back(describe_weights(matrix, isa, false));
-    std::vector<uint8_t>& tiles = bytes.emplace_back(weights.tiles() * weights.tile_bytes);
-    pack_tiles(matrix, weights, 0, weights.tiles(), tiles.data());
-    weights.data = tiles.data();
-  }
-  Rows x(1, cols, {.by_32 = true});
-  std::copy_n(random_values(cols, 99).data(), cols, x.row(0));
-  x.finish(0, isa);
-  const Product products[] = {{&all[0], nullptr, x.view(1)}, {&all[1], nullptr, x.view(1)}};
+  const Matrices two(2, 16);
+  const std::vector<Product> products = two.products({0, 1});
   Team team(2, system.root());
-  Products of(isa, team, all, 1);
+  Products of(two.isa, team, two.all, 1);
   std::atomic<uint32_t> done[2] = {0, 0};
   std::vector<std::pair<uint32_t, uint64_t>> found[2], expected[2];
   of.run(products, [&, caller = std::this_thread::get_id()](const Piece& piece) {
     const uint32_t thread = std::this_thread::get_id() == caller ? 0 : 1;
-    for (uint64_t row = piece.first; row < piece.first + piece.rows; row += isa.tile_rows)
+    for (uint64_t row = piece.first; row < piece.first + piece.rows; row += two.isa.tile_rows)
       found[thread].emplace_back(piece.product, row);
     const uint32_t own = ++done[thread];
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -500,7 +158,7 @@ TEST(Products, EachNodeHasItsPartOfEveryMatrix) {
   for (uint32_t thread = 0; thread < 2; ++thread) {
     for (uint32_t product = 0; product < 2; ++product)
       for (uint64_t tile = thread * 8; tile < thread * 8 + 8; ++tile)
-        expected[thread].emplace_back(product, tile * isa.tile_rows);
+        expected[thread].emplace_back(product, tile * two.isa.tile_rows);
     std::sort(found[thread].begin(), found[thread].end());
     EXPECT_EQ(found[thread], expected[thread]) << thread;
   }
@@ -548,19 +206,6 @@ TEST(Products, ManyRowsAreDivided) {
           std::equal(found.begin() + i * padded, found.begin() + i * padded + rows, expected.begin() + i * padded))
           << name << " row " << i;
   }
-}
-
-TEST(ChooseIsa, RefusesWhatTheMachineLacks) {
-  EXPECT_EQ(choose_isa("auto").name, isa_names().front());
-  EXPECT_EQ(isa_names().back(), "plain");
-  const std::vector<std::string> here = isa_names();
-  for (const std::string& name : built_isa_names())
-    if (std::find(here.begin(), here.end(), name) == here.end()) {
-      EXPECT_THROW(choose_isa(name), Error) << name;
-    } else {
-      EXPECT_EQ(choose_isa(name).name, name);
-    }
-  EXPECT_THROW(choose_isa("mmx"), Error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Weights of any format: encoded, or random bits with a scale that gives them about the same size.
+// Random values, and weights of any format: encoded, or random bits with a scale that gives them about the same size.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,15 @@
 #include "quant/half.h"
 
 namespace heddle::test {
+
+// Normally distributed.
+inline std::vector<float> random_values(size_t count, uint32_t seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
 
 // The offset of the f16 scale in a block, for formats that have one and cannot be encoded.
 inline size_t scale_place(quant::Format format) {

@@ -13,6 +13,14 @@
 namespace heddle::cpu {
 namespace {
 
+// Waits for it, but not for ever.
+template <class Condition>
+bool comes_true(Condition&& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return condition();
+}
+
 TEST(Team, DoesEveryItemOnce) {
   for (const uint32_t threads : {1u, 2u, 5u, 9u}) {
     Team team(threads);
@@ -110,33 +118,27 @@ TEST(Team, ManyShortPhasesOfChangingSizes) {
   }
 }
 
-// Between phases of many items; no thread but the caller's comes for it.
-TEST(Team, EachThreadHasItsShare) {
+// Each thread waits with its first item until all have one, so that none helps another before.
+TEST(Team, EachThreadBeginsWithItsFirstItem) {
   Team team(4);
-  for (const uint64_t count : {1u, 3u, 4u, 11u, 64u, 1000u}) {
-    uint64_t last = 0;
-    EXPECT_EQ(team.first_item(count, 0), 0u);
-    for (uint32_t thread = 1; thread < team.threads(); ++thread) {
-      const uint64_t first = team.first_item(count, thread);
-      EXPECT_EQ(first, thread < count ? std::max(first, last + 1) : count) << thread << " of " << count;
-      EXPECT_NEAR(double(first), double(std::min<uint64_t>(count, count * thread / team.threads())), 16);
-      last = first;
-    }
+  for (const uint64_t count : {4u, 11u, 64u, 1000u}) {
+    std::vector<uint64_t> first(team.threads(), count), expected;
+    std::atomic<uint32_t> begun = 0;
+    team.run(count, [&](uint64_t item, uint32_t thread) {
+      if (first[thread] != count) return;
+      first[thread] = item;
+      ++begun;
+      EXPECT_TRUE(comes_true([&] { return begun == team.threads(); }));
+    });
+    for (uint32_t thread = 0; thread < team.threads(); ++thread) expected.push_back(team.first_item(count, thread));
+    EXPECT_EQ(first, expected) << count;
   }
-}
-
-TEST(Team, FetchesWhatItWillReadWhileItWaits) {
-  Team team(3);
-  const std::vector<uint8_t> bytes(1 << 16, 7);
-  for (uint32_t phase = 0; phase < 200; ++phase) {
+  for (const uint64_t count : {0u, 1u, 3u})  // not every thread has one
     for (uint32_t thread = 0; thread < team.threads(); ++thread)
-      team.fetch_while_waiting(thread, {bytes.data(), phase % 2 ? bytes.data() + 4096 : nullptr, phase * 100});
-    std::atomic<uint64_t> sum{0};
-    team.run(50, [&](uint64_t item, uint32_t) { sum += bytes[item * 1000] * item; });
-    EXPECT_EQ(sum, 7u * 49 * 25);
-  }
+      EXPECT_EQ(team.first_item(count, thread), std::min<uint64_t>(thread, count));
 }
 
+// Between phases of many items; no thread but the caller's comes for it.
 TEST(Team, DoesASingleItemOnTheCallersThread) {
   Team team(3);
   for (int i = 0; i < 50; ++i) {
@@ -150,14 +152,6 @@ TEST(Team, DoesASingleItemOnTheCallersThread) {
     });
     ASSERT_EQ(by, std::this_thread::get_id());
   }
-}
-
-// Waits for it, but not for ever.
-template <class Condition>
-bool comes_true(Condition&& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return condition();
 }
 
 // A thread for each processor; node 0 has one of them.

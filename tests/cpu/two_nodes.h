@@ -1,4 +1,4 @@
-// A system whose processors are on two NUMA nodes, made up of those of this machine.
+// A fake /sys that divides this machine's processors between two NUMA nodes.
 #pragma once
 #include <filesystem>
 #include <string>

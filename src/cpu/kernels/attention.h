@@ -36,7 +36,7 @@ HEDDLE_INLINE void multiply_add(Columns columns, const float* const (&x)[count],
         constexpr int now = HEDDLE_VALUE(lane) % 2;
         columns.advance(HEDDLE_VALUE(lane) < 3 || i + 4 < size);
         columns.read(column[1 - now]);
-        if constexpr (now == 1) columns.template fetch_ahead<2 * wide * lanes<V>>();
+        if constexpr (now == 1) columns.template prefetch_ahead<2 * wide * lanes<V>>();
         each<count>([&](auto c) HEDDLE_INLINE_LAMBDA {
           each<wide>([&](auto v) HEDDLE_INLINE_LAMBDA {
             F& to = sum[HEDDLE_VALUE(c)][HEDDLE_VALUE(v)];
@@ -50,7 +50,7 @@ HEDDLE_INLINE void multiply_add(Columns columns, const float* const (&x)[count],
     F column[wide];
     columns.read(column);
     columns.advance(true);
-    if constexpr (!has_fma_lane<V>) columns.template fetch_ahead<wide * lanes<V>>();
+    if constexpr (!has_fma_lane<V>) columns.template prefetch_ahead<wide * lanes<V>>();
     each<count>([&](auto c) HEDDLE_INLINE_LAMBDA {
       const F factor = all<V>(x[HEDDLE_VALUE(c)][i]);
       each<wide>([&](auto v) HEDDLE_INLINE_LAMBDA {

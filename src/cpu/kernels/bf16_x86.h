@@ -15,12 +15,13 @@ void bf16_of_row(const float* x, uint32_t cols, int8_t* to) {
   for (uint32_t c = 0; c < cols; c += 32) store(to + 2 * c, _mm512_cvtne2ps_pbh(sixteen(c + 16), sixteen(c)));
 }
 
-// `few` takes any number of rows, with scratch of 128 bytes for each column.
-void put_bf16(Isa& isa, decltype(TileKernels::few) few) {
+// `few` takes any number of rows.
+void put_bf16(Isa& isa, decltype(TileKernels::few) few, decltype(TileKernels::few_scratch) scratch = nullptr) {
   TileKernels& kernels = isa.tiles[unsigned(quant::Format::bf16)];
   kernels = {};
   kernels.few = few;
   kernels.max_few = UINT32_MAX;
+  kernels.few_scratch = scratch;
   kernels.slab = {.values = 32, .group = 0, .mins = Mins::none, .is_signed = true, .offset = 0, .bytes = 64};
   isa.bf16_of_row = bf16_of_row;
 }

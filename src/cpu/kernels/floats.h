@@ -32,31 +32,48 @@ struct FromBf16 {
   }
 };
 
-// `rows` rows of weights with `count` rows of x. Each pair has a vector of sums of its own, whatever `rows` and `count`
-// are, so that its result depends on nothing else.
+// Each pair of a row of weights and a row of x has a vector of sums of its own, to which products are added in the
+// order of the columns: its result depends on nothing else.
+
+// Adds the products of `rows` rows of weights, `row_bytes` apart, with `count` rows of x from column `begin` on, for
+// some columns that make whole vectors.
 template <class V, class W, int rows, int count>
-HEDDLE_INLINE void dot_block(const uint8_t* w, uint32_t cols, const float* const* xs, float* out, uint32_t stride) {
+HEDDLE_INLINE void add_products(const uint8_t* w, uint64_t row_bytes, const float* const* xs, uint32_t begin,
+                                uint32_t columns, typename V::F (&sum)[rows][count]) {
   using F = typename V::F;
-  constexpr uint32_t step = uint32_t(lanes<V>);
-  F sum[rows][count] = {};
-  uint32_t c = 0;
-  for (; c + step <= cols; c += step) {
+  for (uint32_t c = 0; c < columns; c += uint32_t(lanes<V>)) {
     F x[count];
-    for (int i = 0; i < count; ++i) x[i] = load<F>(xs[i] + c);
-    for (int r = 0; r < rows; ++r) {
-      const F weight = W::vector(w + (uint64_t(r) * cols + c) * W::bytes);
-      for (int i = 0; i < count; ++i) sum[r][i] = V::fma(weight, x[i], sum[r][i]);
+    HEDDLE_UNROLLED (i, count) {
+      x[i] = load<F>(xs[i] + begin + c);
+    }
+    HEDDLE_UNROLLED (r, rows) {
+      const F weight = W::vector(w + uint64_t(r) * row_bytes + c * W::bytes);
+      HEDDLE_UNROLLED (i, count) {
+        sum[r][i] = V::fma(weight, x[i], sum[r][i]);
+      }
     }
   }
+}
+template <class V>
+HEDDLE_INLINE uint32_t whole_vectors(uint32_t cols) {
+  return cols / uint32_t(lanes<V>) * uint32_t(lanes<V>);
+}
+// The sum of a pair, with the columns that are no whole vector.
+template <class V, class W>
+HEDDLE_INLINE float dot_of(typename V::F sum, const uint8_t* row, uint32_t cols, const float* x) {
+  float value = sum_of<V>(sum);
+  for (uint32_t c = whole_vectors<V>(cols); c < cols; ++c) value += W::one(row + uint64_t(c) * W::bytes) * x[c];
+  return value;
+}
+
+template <class V, class W, int rows, int count>
+HEDDLE_INLINE void dot_block(const uint8_t* w, uint32_t cols, const float* const* xs, float* out, uint32_t stride) {
+  const uint64_t row_bytes = uint64_t(cols) * W::bytes;
+  typename V::F sum[rows][count] = {};
+  add_products<V, W>(w, row_bytes, xs, 0, whole_vectors<V>(cols), sum);
   for (int r = 0; r < rows; ++r)
-    for (int i = 0; i < count; ++i) {
-      float value = sum_of<V>(sum[r][i]);
-      for (uint32_t rest = c; rest < cols; ++rest) {
-        const float weight = W::one(w + (uint64_t(r) * cols + rest) * W::bytes);
-        value += weight * xs[i][rest];
-      }
-      out[uint32_t(i) * stride + uint32_t(r)] = value;
-    }
+    for (int i = 0; i < count; ++i)
+      out[uint32_t(i) * stride + uint32_t(r)] = dot_of<V, W>(sum[r][i], w + uint64_t(r) * row_bytes, cols, xs[i]);
 }
 
 template <class V, class W, int rows>
@@ -67,29 +84,87 @@ void dot_rows(const uint8_t* w, uint32_t cols, const float* const* xs, uint32_t 
   for (; i < count; ++i) dot_block<V, W, rows, 1>(w, cols, xs + i, out + i * stride, stride);
 }
 
+// More rows of x meet the weights by parts: some columns of a few rows become f32 in the first cache, and sums lie in
+// memory until their next part.
+template <class V, class W>
+struct DotsOfMany {
+  using F = typename V::F;
+  static constexpr int at_once = V::registers == 32 ? 6 : 3;  // rows of x, with four of weights
+  static constexpr uint32_t w_rows = 8, x_rows = 8 * at_once, columns = 512;
+  // (rows of a power of two would share a few places of the cache)
+  static constexpr uint32_t part_stride = columns + 16;
+  float part[w_rows][part_stride];
+  F sums[w_rows][x_rows];
+
+  template <int rows, int count>
+  HEDDLE_INLINE void add(uint32_t r, uint32_t i, const float* const* xs, uint32_t begin, uint32_t some) {
+    F sum[rows][count];
+    HEDDLE_UNROLLED (a, rows) {
+      HEDDLE_UNROLLED (b, count) {
+        sum[a][b] = sums[r + uint32_t(a)][i + uint32_t(b)];
+      }
+    }
+    add_products<V, FromF32<V>>(reinterpret_cast<const uint8_t*>(part[r]), sizeof part[r], xs + i, begin, some, sum);
+    HEDDLE_UNROLLED (a, rows) {
+      HEDDLE_UNROLLED (b, count) {
+        sums[r + uint32_t(a)][i + uint32_t(b)] = sum[a][b];
+      }
+    }
+  }
+  template <int count>
+  HEDDLE_INLINE void add_all_rows(uint32_t rows, uint32_t i, const float* const* xs, uint32_t begin, uint32_t some) {
+    uint32_t r = 0;
+    for (; r + 4 <= rows; r += 4) add<4, count>(r, i, xs, begin, some);
+    for (; r < rows; ++r) add<1, count>(r, i, xs, begin, some);
+  }
+  // rows <= w_rows, count <= x_rows
+  void run(const uint8_t* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
+           uint32_t stride) {
+    const uint64_t row_bytes = uint64_t(cols) * W::bytes;
+    const uint32_t end = whole_vectors<V>(cols);
+    for (uint32_t r = 0; r < rows; ++r) __builtin_memset(sums[r], 0, count * sizeof(F));
+    for (uint32_t begin = 0; begin < end; begin += columns) {
+      const uint32_t some = end - begin < columns ? end - begin : columns;
+      for (uint32_t r = 0; r < rows; ++r)
+        for (uint32_t c = 0; c < some; c += uint32_t(lanes<V>))
+          store(part[r] + c, W::vector(w + r * row_bytes + (begin + c) * W::bytes));
+      for (uint32_t i = 0, passes = (count + at_once - 1) / at_once; passes > 0; --passes) {  // of about as many each
+        const uint32_t of_pass = (count - i + passes - 1) / passes;
+        each<at_once>([&](auto n) HEDDLE_INLINE_LAMBDA {
+          constexpr int size = HEDDLE_VALUE(n) + 1;
+          if (of_pass == size) add_all_rows<size>(rows, i, xs, begin, some);
+        });
+        i += of_pass;
+      }
+    }
+    for (uint32_t r = 0; r < rows; ++r)
+      for (uint32_t i = 0; i < count; ++i)
+        out[uint64_t(i) * stride + r] = dot_of<V, W>(sums[r][i], w + r * row_bytes, cols, xs[i]);
+  }
+};
+
+template <class V, class W>
+void dots_of_many(const uint8_t* w, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
+                  uint32_t stride) {
+  using Many = DotsOfMany<V, W>;
+  Many many;
+  const auto least = [](uint32_t a, uint32_t b) { return a < b ? a : b; };
+  for (uint32_t i = 0; i < count; i += Many::x_rows)
+    for (uint32_t r = 0; r < rows; r += Many::w_rows)
+      many.run(w + uint64_t(r) * cols * W::bytes, least(rows - r, Many::w_rows), cols, xs + i,
+               least(count - i, Many::x_rows), out + uint64_t(i) * stride + r, stride);
+}
+
 template <class V, class W>
 void dots(const void* weights, uint32_t rows, uint32_t cols, const float* const* xs, uint32_t count, float* out,
           uint32_t stride) {
   const auto row = [&](uint32_t r) { return static_cast<const uint8_t*>(weights) + uint64_t(r) * cols * W::bytes; };
+  if (count > 4) return dots_of_many<V, W>(row(0), rows, cols, xs, count, out, stride);
   uint32_t r = 0;
   if (count == 1)
     for (; r + 8 <= rows; r += 8) dot_rows<V, W, 8>(row(r), cols, xs, count, out + r, stride);
   for (; r + 4 <= rows; r += 4) dot_rows<V, W, 4>(row(r), cols, xs, count, out + r, stride);
   for (; r < rows; ++r) dot_rows<V, W, 1>(row(r), cols, xs, count, out + r, stride);
-}
-
-template <class V>
-void f32_of_f16(const uint8_t* from, uint32_t count, float* to) {
-  uint32_t i = 0;
-  for (; i + uint32_t(lanes<V>) <= count; i += lanes<V>) store(to + i, V::half(from + 2 * i));
-  for (; i < count; ++i) to[i] = quant::f32_of_f16(load<uint16_t>(from + 2 * i));
-}
-
-template <class V>
-void f32_of_bf16(const uint8_t* from, uint32_t count, float* to) {
-  uint32_t i = 0;
-  for (; i + uint32_t(lanes<V>) <= count; i += lanes<V>) store(to + i, FromBf16<V>::vector(from + 2 * i));
-  for (; i < count; ++i) to[i] = FromBf16<V>::one(from + 2 * i);
 }
 
 template <class V>
@@ -251,8 +326,6 @@ void fill_floats(Isa& isa) {
   isa.dots[unsigned(quant::Format::f32)] = dots<V, FromF32<V>>;
   isa.dots[unsigned(quant::Format::f16)] = dots<V, FromF16<V>>;
   isa.dots[unsigned(quant::Format::bf16)] = dots<V, FromBf16<V>>;
-  isa.f32_of_f16 = f32_of_f16<V>;
-  isa.f32_of_bf16 = f32_of_bf16<V>;
   isa.f16_of_f32 = f16_of_f32<V>;
   isa.quantise_32 = quantise_32<V>;
   isa.quantise_256 = quantise_256<V>;

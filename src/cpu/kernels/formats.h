@@ -52,10 +52,19 @@ HEDDLE_INLINE typename V::B nibble_of_32(const uint8_t* at, int p) {
 
 // max_few: rows up to which tiles are read as they are packed; more read a slab. max_pass: rows that meet the weights
 // at once, if there are registers for as many. Beyond it, unpacking the weights again costs less than loads and stores
-// of sums, so it is low where nothing is unpacked; it is even, and small for formats that few models have.
+// of sums, so it is low where nothing is unpacked; it is even, and small for formats that few models have. max_weight:
+// the largest byte of a format that is not `wide`.
 struct Passes {
   static constexpr int max_few = 8, max_pass = 8;
 };
+// 0 where V or the format makes no use of it.
+template <class Format>
+constexpr int max_weight_of = [] {
+  if constexpr (has_shorts<typename Format::V> && !Format::wide)
+    return Format::max_weight;
+  else
+    return 0;
+}();
 struct One : Passes {  // blocks of 32 values with one scale
   static constexpr int values = 32, group = 32, groups = 1, repeat = 1, offset = 0, together = 1;
   static constexpr bool wide = false;
@@ -69,7 +78,7 @@ struct Super : Passes {  // blocks of 256 values
 
 template <class V>
 struct Q4_0 : Fields<V>, One {
-  static constexpr int bytes = 18, offset = 8, max_few = 32, max_pass = 12;
+  static constexpr int bytes = 18, offset = 8, max_weight = 15, max_few = 32, max_pass = 12;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
     return nibble_of_32<V, 2, step>(at, p);
@@ -79,7 +88,7 @@ struct Q4_0 : Fields<V>, One {
 
 template <class V>
 struct Q4_1 : Fields<V>, One {
-  static constexpr int bytes = 20;
+  static constexpr int bytes = 20, max_weight = 15;
   static constexpr Mins mins = Mins::plain;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
@@ -92,7 +101,7 @@ struct Q4_1 : Fields<V>, One {
 // Bit `step` of byte b is the high bit of value 4 * step + b: pack.cpp puts them so.
 template <class V>
 struct Q5_0 : Fields<V>, One {
-  static constexpr int bytes = 22, offset = 16;
+  static constexpr int bytes = 22, offset = 16, max_weight = 31;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
     return nibble_of_32<V, 6, step>(at, p) | moved<step, 4, 1>(Q5_0::word(at, 2, 0, p));
@@ -102,7 +111,7 @@ struct Q5_0 : Fields<V>, One {
 
 template <class V>
 struct Q5_1 : Fields<V>, One {
-  static constexpr int bytes = 24;
+  static constexpr int bytes = 24, max_weight = 31;
   static constexpr Mins mins = Mins::plain;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
@@ -134,51 +143,52 @@ struct Iq4_nl : Fields<V>, One {
   static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) { return Iq4_nl::half(at, 0, p); }
 };
 
+// Weights from -12 to 12; 12 is added to them where V wants unsigned bytes for int16 sums.
 template <class V>
-struct Mxfp4 : Fields<V>, One {
+struct E2m1 : Fields<V>, One {
+  static constexpr bool wide = !has_shorts<V>;
+  static constexpr int offset = wide ? 0 : 12, max_weight = 24;
+  static HEDDLE_INLINE typename V::B entries(typename V::B nibbles) {
+    const auto found = V::table(nibbles, quant::mxfp4_table);
+    if constexpr (wide)
+      return V::wide(found);
+    else
+      return found + uint8_t(offset);
+  }
+};
+
+template <class V>
+struct Mxfp4 : E2m1<V> {
   static constexpr int bytes = 17, max_few = 14, max_pass = 12;
-  static constexpr bool wide = true;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
-    return V::wide(V::table(nibble_of_32<V, 1, step>(at, p), quant::mxfp4_table));
+    return Mxfp4::entries(nibble_of_32<V, 1, step>(at, p));
   }
   static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) {
-    float scale[lanes<V>];
-    for (int i = 0; i < lanes<V>; ++i) {
-      const uint32_t e = at[p * lanes<V> + i];
-      const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
-      __builtin_memcpy(scale + i, &bits, 4);
-    }
-    return load<typename V::F>(scale);
+    const auto e = Words<V>::bytes(at + p * lanes<V>);  // below 2 it is subnormal
+    return (typename V::F)(e < 2 ? (e + 1) << 21 : (e - 1) << 23);
   }
 };
 
 // pack.cpp splits the block of the file into four of 16 values.
 template <class V>
-struct Nvfp4 : Fields<V>, One {
+struct Nvfp4 : E2m1<V> {
   static constexpr int values = 16, group = 16, bytes = 9;
-  static constexpr bool wide = true;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int, int p) {
-    return V::wide(V::table(moved<step / 2 * 4, 0, 15>(Nvfp4::word(at, 1, step % 2, p)), quant::mxfp4_table));
+    return Nvfp4::entries(moved<step / 2 * 4, 0, 15>(Nvfp4::word(at, 1, step % 2, p)));
   }
   static HEDDLE_INLINE typename V::F d(const uint8_t* at, int p) {
-    float scale[lanes<V>];
-    for (int i = 0; i < lanes<V>; ++i) {
-      // half of an e4m3: below 8 it is subnormal, and 0x7f is 0
-      const uint32_t byte = at[p * lanes<V> + i], e4m3 = byte == 0x7f ? 0 : byte & 0x7f;
-      const uint32_t bits = (e4m3 << 20) + (119u << 23);
-      __builtin_memcpy(scale + i, &bits, 4);
-      if (e4m3 < 8) scale[i] = float(e4m3) * 0x1p-10f;
-    }
-    return load<typename V::F>(scale);
+    // half of an e4m3: below 8 it is subnormal, and 0x7f is 0
+    const typename V::I byte = Words<V>::bytes(at + p * lanes<V>), e4m3 = byte & 0x7f & (byte != 0x7f);
+    return choose<V>(e4m3 < 8, floats<V>(e4m3) * 0x1p-10f, (typename V::F)((e4m3 << 20) + (119 << 23)));
   }
 };
 
 // Signs, as the high bits of q5_0: 0 or 2, less one.
 template <class V>
 struct Q1_0 : Fields<V>, One {
-  static constexpr int bytes = 18, together = 4, offset = 1, max_few = 1;
+  static constexpr int bytes = 18, together = 4, offset = 1, max_weight = 2, max_few = 1;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     return moved<step, 1, 1>(Q1_0::word(at, 2, r, p));
@@ -189,7 +199,7 @@ struct Q1_0 : Fields<V>, One {
 // Bits 2 * (step % 4) and up of byte b are value 4 * step + b: pack.cpp puts them so.
 template <class V>
 struct Q2_0 : Fields<V>, One {
-  static constexpr int bytes = 18, together = 2, offset = 1, max_few = 1;
+  static constexpr int bytes = 18, together = 2, offset = 1, max_weight = 3, max_few = 1;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     return moved<step % 4 * 2, 0, 3>(Q2_0::word(at, 2, 2 * r + step / 4, p));
@@ -219,7 +229,7 @@ struct SixBitPairs : Fields<V> {
 
 template <class V>
 struct Q4_k : SixBitPairs<V, 4>, Super {
-  static constexpr int bytes = 144, repeat = 4, max_few = 32, max_pass = 12;
+  static constexpr int bytes = 144, repeat = 4, max_weight = 15, max_few = 32, max_pass = 12;
   static constexpr Mins mins = Mins::scaled;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
@@ -229,7 +239,7 @@ struct Q4_k : SixBitPairs<V, 4>, Super {
 
 template <class V>
 struct Q5_k : SixBitPairs<V, 4>, Super {
-  static constexpr int bytes = 176, repeat = 4, max_few = 14, max_pass = 12;
+  static constexpr int bytes = 176, repeat = 4, max_weight = 31, max_few = 14, max_pass = 12;
   static constexpr Mins mins = Mins::scaled;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
@@ -242,7 +252,7 @@ struct Q5_k : SixBitPairs<V, 4>, Super {
 template <class V>
 struct Q6_k : Fields<V>, Super {
   static constexpr int bytes = 210, group = 16, groups = 16, repeat = 2, offset = 32;
-  static constexpr int max_few = 14, max_pass = 12;
+  static constexpr int max_weight = 63, max_few = 14, max_pass = 12;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     // two bits at 2 * (g / 2) go above a nibble; what lies beyond them is masked away
@@ -266,7 +276,7 @@ HEDDLE_INLINE typename V::B two_bits(const uint8_t* at, int r, int p) {
 
 template <class V>
 struct Q2_k : Fields<V>, Super {
-  static constexpr int bytes = 84, group = 16, groups = 16, repeat = 2;
+  static constexpr int bytes = 84, group = 16, groups = 16, repeat = 2, max_weight = 3;
   static constexpr Mins mins = Mins::scaled;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
@@ -286,7 +296,7 @@ struct Q2_k : Fields<V>, Super {
 
 template <class V>
 struct Q3_k : Fields<V>, Super {
-  static constexpr int bytes = 110, group = 16, groups = 16, repeat = 2, offset = 4;
+  static constexpr int bytes = 110, group = 16, groups = 16, repeat = 2, offset = 4, max_weight = 7;
   template <int g, int step>
   static HEDDLE_INLINE typename V::B weights(const uint8_t* at, int r, int p) {
     const auto high = (typename V::B)((typename V::I)Q3_k::word(at, 14, g % 2 * 4 + step, p) >> 4 * r);

@@ -55,7 +55,7 @@ void unpack_pairs(const uint8_t* at, const uint8_t* next, uint32_t blocks, uint8
   const auto put = [&](int field, int p, auto value)
                        HEDDLE_INLINE_LAMBDA { store(to + field * rows_of_pairs + 16 * p, value); };
   for (uint32_t b = 0; b < blocks; ++b, at += P::bytes * rows_of_pairs, to += U::bytes * rows_of_pairs) {
-    fetch_weights<P::bytes * rows_of_pairs>(next + b * P::bytes * rows_of_pairs);
+    prefetch(next + b * P::bytes * rows_of_pairs, P::bytes * rows_of_pairs);
     constexpr int vectors = set_groups<P> * group_vectors<P>;
     for (int set = 0; set < sets<P>; ++set)
       each<vectors>([&](auto vector) HEDDLE_INLINE_LAMBDA {
@@ -114,7 +114,7 @@ HEDDLE_INLINE float32x4_t floats_of_sums(int32x4_t sums) {
     return vcvtq_n_f32_s32(sums, P::shift);
 }
 
-// What one call of few_pairs works on: some blocks of a tile and of rows; those at `next` are fetched meanwhile.
+// What one call of few_pairs works on: some blocks of a tile and of rows; those at `next` are prefetched meanwhile.
 // `goes_on`: what `out` has is added to.
 struct BlocksOfPairs {
   const uint8_t *tile, *next, *xs;
@@ -141,8 +141,7 @@ template <class P, int wp, int xp>
   const uint8_t *at = blocks.tile, *xs = blocks.xs;
   for (uint32_t b = 0; b < blocks.count; ++b, at += P::bytes * rows_of_pairs, xs += xp * X::block) {
     if constexpr (P::is_packed)
-      if (first == 0 && blocks.next)
-        fetch_weights<P::bytes * rows_of_pairs>(blocks.next + b * P::bytes * rows_of_pairs);
+      if (first == 0 && blocks.next) prefetch(blocks.next + b * P::bytes * rows_of_pairs, P::bytes * rows_of_pairs);
     int32x4_t total[wp][xp];
     each<wp * xp>([&](auto n)
                       HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(n) / xp][HEDDLE_VALUE(n) % xp] = Neon::zero(); });
@@ -286,7 +285,7 @@ void one_row_of_pairs(const uint8_t* at, uint32_t cols, const uint8_t* row, cons
   constexpr int vectors = set_groups<P> * group_vectors<P>;
   float32x4_t sum[2] = {};
   for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, row += 2 * P::values) {
-    prefetch<Neon, P::bytes * rows_of_pairs>(at);
+    prefetch_ahead<Neon, P::bytes * rows_of_pairs>(at);
     int32x4_t total[pairs_of_tile];
     each<pairs_of_tile>([&](auto p) HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(p)] = Neon::zero(); });
     for (int set = 0; set < sets<P>; ++set) {
@@ -336,7 +335,7 @@ void one_row_of_nibbles(const uint8_t* at, uint32_t cols, const uint8_t* row, co
   constexpr int n = pairs_of_tile;
   float32x4_t sum[2] = {};
   for (uint32_t b = 0; b < cols / P::values; ++b, at += P::bytes * rows_of_pairs, row += P::values) {
-    prefetch<Neon, P::bytes * rows_of_pairs>(at);
+    prefetch_ahead<Neon, P::bytes * rows_of_pairs>(at);
     int32x4_t low[n], both[n];  // times scales
     each<n>([&](auto p) HEDDLE_INLINE_LAMBDA { low[HEDDLE_VALUE(p)] = both[HEDDLE_VALUE(p)] = Neon::zero(); });
     for (int set = 0; set < sets<P>; ++set) {
@@ -381,11 +380,11 @@ template <class P>
 constexpr uint64_t unpacked_bytes = uint64_t(part_blocks<P>) * Unpacked<P>::bytes* rows_of_pairs;
 
 // What is written of rows: all of a row alone, all of few groups that stay in L1, or a part of many.
-constexpr uint64_t max_whole_group = 48 << 10;
+constexpr uint64_t max_whole_group = 48 << 10, max_whole_groups = 3;
 template <class P>
 uint64_t written_bytes(uint32_t cols) {
-  constexpr uint64_t groups = 3 * max_whole_group;
-  static_assert(P::max_rows_of_packed <= 2 * max_pairs<P> * 3);
+  constexpr uint64_t groups = max_whole_groups * max_whole_group;
+  static_assert(P::max_rows_of_packed <= 2 * max_pairs<P> * max_whole_groups);
   static_assert(written_pairs * PairsOfX<P>::bytes(2048) <= groups);
   const uint64_t alone = 2 * uint64_t(cols);
   return groups > alone ? groups : alone;

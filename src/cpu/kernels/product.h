@@ -58,14 +58,98 @@ HEDDLE_INLINE typename Format::V::F with_block(typename Format::V::F sum, typena
   return V::fma(value, all<V>(x_scale<Format>(x, b)), sum);
 }
 
-// `vectors` vectors of a tile, from vector `p0` on, with `count` rows of activations: weights are unpacked once for all
-// of them. `offset` is subtracted from the bytes of weights.
+// How many steps can be accumulated in int16 without overflow: each adds at most 2 * 127 * max_weight. 0: V accumulates
+// in int32 only.
+template <class Format>
+constexpr int short_steps = [] {
+  int steps = max_weight_of<Format> ? Format::group / 4 : 0;
+  while (steps * 2 * 127 * max_weight_of < Format >> INT16_MAX) steps /= 2;
+  return steps;
+}();
+
+// Adds the products of block b to `total`, step by step as int16: scales are multiplied where these are widened, and
+// offsets with the sums of the activations.
 template <class Format, int count, int vectors>
-void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, float* out, uint32_t out_stride,
-                  int p0) {
+HEDDLE_INLINE void add_shorts_of_block(const uint8_t* at, int first, int offset, const XRow* xs, uint32_t b, int p0,
+                                       typename Format::V::I (&total)[count][vectors]) {
   using V = typename Format::V;
   using I = typename V::I;
-  using F = typename V::F;
+  using Shorts = typename V::Shorts;
+  constexpr int unrolled = Format::groups / Format::repeat, steps = short_steps<Format>;
+  constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
+  I scales[Format::groups][vectors];
+  if constexpr (Format::groups > 1)
+    each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {
+      constexpr int g = HEDDLE_VALUE(group);
+      HEDDLE_UNROLLED (p, vectors) {
+        if constexpr (is_slab)
+          scales[g][p] = Format::scale(at, g, p0 + p);
+        else
+          scales[g][p] = scale_of<Format, g>(at, p0 + p);
+      }
+    });
+  if constexpr (Format::groups > 1 && Format::mins == Mins::none)
+    HEDDLE_UNROLLED (i, count) {
+      static_assert(Format::groups == 16);
+      int16_t sums[16];
+      store(sums, V::narrow(xs[i].sums + 16 * b));
+      each<8>([&](auto pair) HEDDLE_INLINE_LAMBDA {
+        constexpr int g = 2 * HEDDLE_VALUE(pair);
+        const auto both = (Shorts)all<V>(load<int32_t>(sums + g));
+        HEDDLE_UNROLLED (p, vectors) {
+          total[i][p] = V::dot_shorts(total[i][p], both, V::interleaved(scales[g][p], scales[g + 1][p]));
+        }
+      });
+      HEDDLE_UNROLLED (p, vectors) {
+        total[i][p] *= -offset;
+      }
+    }
+  for (int r = 0; r < Format::repeat; ++r)
+    each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
+      constexpr int g = HEDDLE_VALUE(group);
+      const int index = r * unrolled + g;
+      each<Format::group / 4 / steps>([&](auto part) HEDDLE_INLINE_LAMBDA {
+        Shorts sum[count][vectors];
+        each<steps>([&](auto step) HEDDLE_INLINE_LAMBDA {
+          constexpr int s = HEDDLE_VALUE(part) * steps + HEDDLE_VALUE(step);
+          typename V::B w[vectors];
+          HEDDLE_UNROLLED (p, vectors) {
+            w[p] = Format::template weights<g, s>(at, first + r, p0 + p);
+          }
+          HEDDLE_UNROLLED (i, count) {
+            const auto x = V::x(xs[i].q + b * Format::values + uint32_t(index * Format::group + s / 4 * 16));
+            HEDDLE_UNROLLED (p, vectors) {
+              const Shorts products = V::template multiply_bytes<s % 4>(w[p], x);
+              if constexpr (HEDDLE_VALUE(step) == 0)
+                sum[i][p] = products;
+              else
+                sum[i][p] += products;
+            }
+          }
+        });
+        HEDDLE_UNROLLED (p, vectors) {
+          Shorts scale = (Shorts)all<V>(0x00010001);
+          if constexpr (Format::groups > 1) scale = V::interleaved(scales[index][p], scales[index][p]);
+          HEDDLE_UNROLLED (i, count) {
+            total[i][p] = V::dot_shorts(total[i][p], sum[i][p], scale);
+          }
+        }
+      });
+      if constexpr (Format::groups == 1 && Format::mins == Mins::none)
+        HEDDLE_UNROLLED (i, count) {
+          HEDDLE_UNROLLED (p, vectors) {
+            total[i][p] -= all<V>(offset * sum_of_group<Format>(xs[i], b, index));
+          }
+        }
+    });
+}
+
+// The same by V's own dot products, which widen to 32 bits at once.
+template <class Format, int count, int vectors>
+HEDDLE_INLINE void add_dots_of_block(const uint8_t* at, int first, int offset, const XRow* xs, uint32_t b, int p0,
+                                     typename Format::V::I (&total)[count][vectors]) {
+  using V = typename Format::V;
+  using I = typename V::I;
   constexpr int unrolled = Format::groups / Format::repeat;
   constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
   // A format's own offset is taken from its weights where they may be signed, and from the sums of one or two rows.
@@ -73,88 +157,102 @@ void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, 
   constexpr bool has_offset = !signed_weights && Format::mins == Mins::none && (!Format::wide || V::wide_offset != 0);
   // Steps that are unpacked before their dots: 36 against 30 G products/s for eight rows of Q6_K on Neoverse N1.
   constexpr int at_once = V::has_eight_rows ? 4 : 1;
-  F sum[count][vectors] = {};
-  const auto each_sum = [](auto&& body) HEDDLE_INLINE_LAMBDA {
-    each<vectors>([&](auto p) HEDDLE_INLINE_LAMBDA { each<count>([&](auto i) HEDDLE_INLINE_LAMBDA { body(i, p); }); });
-  };
-
-  for (uint32_t b = 0; b < cols / Format::values; ++b) {
-    const int first = int(b % Format::together);
-    // The fields of a block are read side by side, which the prefetcher does not foresee: 10 % of Q6_K on Neoverse N1.
-    if constexpr (!is_slab && V::ahead != 0)
-      if (p0 == 0 && first == 0) prefetch<V, Format::bytes * tile_rows<V>>(at);
-    I scales[Format::groups][vectors];
-    if constexpr (Format::groups > 1 && !is_slab)
-      each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {
-        constexpr int g = HEDDLE_VALUE(group);
-        for (int p = 0; p < vectors; ++p) scales[g][p] = scale_of<Format, g>(at, p0 + p);
+  I scales[Format::groups][vectors];
+  if constexpr (Format::groups > 1 && !is_slab)
+    each<Format::groups>([&](auto group) HEDDLE_INLINE_LAMBDA {
+      constexpr int g = HEDDLE_VALUE(group);
+      HEDDLE_UNROLLED (p, vectors) {
+        scales[g][p] = scale_of<Format, g>(at, p0 + p);
+      }
+    });
+  for (int r = 0; r < Format::repeat; ++r)
+    each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
+      constexpr int g = HEDDLE_VALUE(group);
+      const int index = r * unrolled + g;
+      I dot[count][vectors];
+      HEDDLE_UNROLLED (p, vectors) {
+        HEDDLE_UNROLLED (i, count) {
+          dot[i][p] = has_offset ? all<V>(-offset * sum_of_group<Format>(xs[i], b, index)) : V::zero();
+        }
+      }
+      each<Format::group / 4 / at_once>([&](auto part) HEDDLE_INLINE_LAMBDA {
+        constexpr int begin = HEDDLE_VALUE(part) * at_once, s = begin / 4;
+        typename V::B w[at_once][vectors];
+        each<at_once>([&](auto step) HEDDLE_INLINE_LAMBDA {
+          constexpr int l = HEDDLE_VALUE(step);
+          HEDDLE_UNROLLED (p, vectors) {
+            w[l][p] = Format::template weights<g, begin + l>(at, first + r, p0 + p);
+            if constexpr (signed_weights) w[l][p] -= uint8_t(Format::offset);
+          }
+        });
+        typename V::X x[count];
+        HEDDLE_UNROLLED (i, count) {
+          x[i] = V::x(xs[i].q + b * Format::values + uint32_t(index * Format::group + 16 * s));
+        }
+        each<at_once>([&](auto step) HEDDLE_INLINE_LAMBDA {
+          constexpr int l = HEDDLE_VALUE(step), lane = (begin + l) % 4;
+          HEDDLE_UNROLLED (p, vectors) {
+            HEDDLE_UNROLLED (i, count) {
+              if constexpr (Format::wide)
+                dot[i][p] = V::template dot_wide<lane>(dot[i][p], w[l][p], x[i]);
+              else
+                dot[i][p] = V::template dot<lane>(dot[i][p], w[l][p], x[i]);
+            }
+          }
+        });
       });
-    I total[count][vectors];
-    each_sum([&](auto i, auto p) HEDDLE_INLINE_LAMBDA { total[HEDDLE_VALUE(i)][HEDDLE_VALUE(p)] = V::zero(); });
-    for (int r = 0; r < Format::repeat; ++r)
-      each<unrolled>([&](auto group) HEDDLE_INLINE_LAMBDA {
-        constexpr int g = HEDDLE_VALUE(group);
-        const int index = r * unrolled + g;
-        I dot[count][vectors];
-        each_sum([&](auto a, auto p) HEDDLE_INLINE_LAMBDA {
-          constexpr int i = HEDDLE_VALUE(a);
-          if constexpr (has_offset)
-            dot[i][HEDDLE_VALUE(p)] = all<V>(-offset * sum_of_group<Format>(xs[i], b, index));
-          else
-            dot[i][HEDDLE_VALUE(p)] = V::zero();
-        });
-        each<Format::group / 16>([&](auto sixteen) HEDDLE_INLINE_LAMBDA {
-          constexpr int s = HEDDLE_VALUE(sixteen);
-          each<4 / at_once>([&](auto part) HEDDLE_INLINE_LAMBDA {
-            constexpr int begin = HEDDLE_VALUE(part) * at_once;
-            typename V::B w[at_once][vectors];
-            each<at_once>([&](auto lane) HEDDLE_INLINE_LAMBDA {
-              constexpr int l = HEDDLE_VALUE(lane);
-              for (int p = 0; p < vectors; ++p) {
-                w[l][p] = Format::template weights<g, 4 * s + begin + l>(at, first + r, p0 + p);
-                if constexpr (signed_weights) w[l][p] -= uint8_t(Format::offset);
-              }
-            });
-            typename V::X x[count];
-            each<count>([&](auto a) HEDDLE_INLINE_LAMBDA {
-              constexpr int i = HEDDLE_VALUE(a);
-              x[i] = V::x(xs[i].q + b * Format::values + uint32_t(index * Format::group + 16 * s));
-            });
-            each<at_once>([&](auto lane) HEDDLE_INLINE_LAMBDA {
-              constexpr int l = HEDDLE_VALUE(lane);
-              each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
-                constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
-                if constexpr (Format::wide)
-                  dot[i][p] = V::template dot_wide<begin + l>(dot[i][p], w[l][p], x[i]);
-                else
-                  dot[i][p] = V::template dot<begin + l>(dot[i][p], w[l][p], x[i]);
-              });
-            });
-          });
-        });
-        each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
-          constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
+      HEDDLE_UNROLLED (p, vectors) {
+        HEDDLE_UNROLLED (i, count) {
           if constexpr (Format::groups == 1)
             total[i][p] = dot[i][p];
           else if constexpr (is_slab)
             total[i][p] += dot[i][p] * Format::scale(at, index, p0 + p);
           else
             total[i][p] += dot[i][p] * scales[index][p];
-        });
-      });
-    F d[vectors];
-    for (int p = 0; p < vectors; ++p) d[p] = Format::d(at, p0 + p);
-    each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
-      constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
-      sum[i][p] = with_block<Format>(sum[i][p], total[i][p], d[p], at, xs[i], b, p0 + p);
+        }
+      }
     });
+}
+
+// `vectors` vectors of a tile, from vector `p0` on, with `count` rows of activations: weights are unpacked once for all
+// of them. `offset` is subtracted from the bytes of weights.
+template <class Format, int count, int vectors>
+void tile_product(const uint8_t* at, uint32_t cols, int offset, const XRow* xs, float* out, uint32_t out_stride,
+                  int p0) {
+  using V = typename Format::V;
+  using F = typename V::F;
+  constexpr bool is_slab = requires { Format::scale(at, 0, 0); };
+  constexpr bool in_shorts = short_steps<Format> != 0;
+  F sum[count][vectors] = {};
+
+  for (uint32_t b = 0; b < cols / Format::values; ++b) {
+    const int first = int(b % Format::together);
+    // The fields of a block are read side by side, which the prefetcher does not foresee: 10 % of Q6_K on Neoverse N1.
+    if constexpr (!is_slab && V::ahead != 0)
+      if (p0 == 0 && first == 0) prefetch_ahead<V, Format::bytes * tile_rows<V>>(at);
+    typename V::I total[count][vectors];
+    HEDDLE_UNROLLED (p, vectors) {
+      HEDDLE_UNROLLED (i, count) {
+        total[i][p] = V::zero();
+      }
+    }
+    if constexpr (in_shorts)
+      add_shorts_of_block<Format, count, vectors>(at, first, offset, xs, b, p0, total);
+    else
+      add_dots_of_block<Format, count, vectors>(at, first, offset, xs, b, p0, total);
+    HEDDLE_UNROLLED (p, vectors) {
+      const F d = Format::d(at, p0 + p);
+      HEDDLE_UNROLLED (i, count) {
+        sum[i][p] = with_block<Format>(sum[i][p], total[i][p], d, at, xs[i], b, p0 + p);
+      }
+    }
     if (first + 1 == Format::together) at += Format::bytes * tile_rows<V>;
   }
-  // indices that are no constants would keep all sums in memory
-  each_sum([&](auto a, auto vector) HEDDLE_INLINE_LAMBDA {
-    constexpr int i = HEDDLE_VALUE(a), p = HEDDLE_VALUE(vector);
-    store(out + uint32_t(i) * out_stride + uint32_t((p0 + p) * lanes<V>), sum[i][p]);
-  });
+  HEDDLE_UNROLLED (p, vectors) {
+    HEDDLE_UNROLLED (i, count) {
+      store(out + uint32_t(i) * out_stride + uint32_t((p0 + p) * lanes<V>), sum[i][p]);
+    }
+  }
 }
 // A whole tile: all of its vectors together, as long as there are registers for the sums.
 template <class Format, int count>

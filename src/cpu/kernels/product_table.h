@@ -103,7 +103,7 @@ void fill_products(Isa& isa) {
                           S::wide && !V::wide_offset,
                           becomes_signed<F> ? 0 : offset_of<F>,
                           uint32_t(S::bytes)};
-    isa.tiles[unsigned(Of::format)] = {few_rows<F>, uint32_t(F::max_few), fill_slab<F>, any_rows<S>, shape};
+    isa.tiles[unsigned(Of::format)] = {few_rows<F>, uint32_t(F::max_few), nullptr, fill_slab<F>, any_rows<S>, shape};
   });
 }
 

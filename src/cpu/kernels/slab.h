@@ -6,14 +6,15 @@
 namespace heddle::cpu {
 namespace {
 
-// Weights as bytes, with scales and mins as bytes and f32. Formats of one shape have one kind of slab.
-template <class V_, int values_, int group_, Mins mins_, bool wide_>
+// Weights as bytes, with scales and mins as bytes and f32. Formats of one shape have one kind of slab; max_weight_ as
+// in max_weight_of.
+template <class V_, int values_, int group_, Mins mins_, bool wide_, int max_weight_ = 0>
 struct Slab : Fields<V_> {
   using V = V_;
   using B = typename V::B;
   using F = typename V::F;
   static constexpr int values = values_, group = group_, groups = values <= 32 ? 1 : values / group, repeat = groups;
-  static constexpr int together = 1, max_pass = 4;
+  static constexpr int together = 1, max_pass = 4, max_weight = max_weight_;
   static constexpr bool wide = wide_;
   static constexpr Mins mins = mins_;
   static constexpr int steps = group / 4;
@@ -42,8 +43,8 @@ struct Slab : Fields<V_> {
 template <class Format>
 constexpr bool becomes_signed = Format::V::signed_bytes&& Format::mins == Mins::none;
 template <class Format>
-using SlabOf =
-    Slab<typename Format::V, Format::values, Format::group, Format::mins, Format::wide || becomes_signed<Format>>;
+using SlabOf = Slab<typename Format::V, Format::values, Format::group, Format::mins,
+                    Format::wide || becomes_signed<Format>, max_weight_of<Format>>;
 
 // Scale number g of a format that has them as bytes.
 template <class Format, int g>

@@ -3,13 +3,15 @@
 //
 // V has: B, I, F (vectors of uint8_t, int32_t, float, of V::width bytes), `vectors` (how many hold 4 bytes of each row
 // of a tile), X (16 activations), dot (bytes below 128; where signed_bytes is true, signed ones), dot_wide (signed
-// bytes as wide() returns them), low_then (low nibbles of a, low nibbles of b above them), high_then (high nibbles of a
-// below those of b), table, zero, fma, half, store_half, sixteen (int8 as F), has_eight_rows (enough registers),
-// max_pass (rows of activations that meet the weights at once), ahead (bytes before their use that weights are fetched
-// from memory; 0: not at all).
+// bytes as wide() returns them), registers (how many there are), low_then (low nibbles of a, low nibbles of b above
+// them), high_then (high nibbles of a below those of b), table, zero, fma, half, store_half, sixteen (int8 as F),
+// has_eight_rows (enough registers), max_pass (rows of activations that meet the weights at once), ahead (bytes before
+// their use that weights are prefetched).
 #pragma once
 #include <cstdint>
 #include <cstring>
+
+#include "cpu/prefetch.h"
 
 namespace heddle::cpu {
 namespace {
@@ -39,6 +41,9 @@ HEDDLE_INLINE void each(Body&& body) {
   each_of(body, typename CountTo<n>::Type{});
 }
 #define HEDDLE_VALUE(i) decltype(i)::value
+// A loop that is unrolled, so that arrays with its counter as an index stay in registers. It compiles in half of the
+// time of each(), which is for counters that must be constants.
+#define HEDDLE_UNROLLED(i, count) _Pragma("GCC unroll 16") for (int i = 0; i < count; ++i)
 
 // (g++ 12 takes a memcpy apart into words, which meet again by way of the stack)
 template <class T>
@@ -71,20 +76,24 @@ constexpr bool has_two_halves = requires(typename V::F* f) {
   V::two_halves(f, f);
 };
 
-// Fetches weights to the second cache: those at `at`, or those that are needed V::ahead bytes later.
-template <int bytes>
-HEDDLE_INLINE void fetch_weights(const uint8_t* at) {
-  for (int line = 0; line < bytes; line += 64) __builtin_prefetch(at + line, 0, 2);
-}
+// Prefetches the weights that are needed V::ahead bytes after those at `at`.
 template <class V, int bytes>
-HEDDLE_INLINE void prefetch(const uint8_t* at) {
-  fetch_weights<bytes>(at + V::ahead);
+HEDDLE_INLINE void prefetch_ahead(const uint8_t* at) {
+  prefetch(at + V::ahead, bytes);
 }
 
 // Whether V takes one byte of each word, with its sign, in one operation; others shift it up and down.
 template <class V>
 constexpr bool has_byte_of = requires(typename V::B b) {
   V::template byte_of<0>(b);
+};
+
+// Whether V has int16 sums of products of bytes, to which more can be added before they are widened. Then it has:
+// Shorts (of int16), multiply_bytes (the sums of two products each), dot_shorts (adds the products of two neighbours to
+// a word), interleaved (the low halves of two vectors of words, in turn), narrow (16 words that fit into int16).
+template <class V>
+constexpr bool has_shorts = requires {
+  typename V::Shorts;
 };
 
 template <class V>
@@ -136,7 +145,7 @@ HEDDLE_INLINE int32_t largest_of(typename V::I value) {
   return across<int32_t, lanes<V>>(value, [](auto a, auto b) HEDDLE_INLINE_LAMBDA { return a > b ? a : b; });
 }
 
-// Vectors gathered from words in many places, and from uint16_t.
+// Vectors gathered from words in many places, and from uint16_t and uint8_t.
 template <class V, int width = V::width>
 struct Words;
 template <class V>
@@ -146,6 +155,11 @@ struct Words<V, 16> {
   static HEDDLE_INLINE typename V::I pairs(const uint8_t* from) {
     const Eights four{load<uint64_t>(from), 0};  // (g++ converts a vector of 8 bytes one by one)
     return (typename V::I)__builtin_shufflevector((Pairs)four, Pairs{}, 0, 8, 1, 9, 2, 10, 3, 11);
+  }
+  static HEDDLE_INLINE typename V::I bytes(const uint8_t* from) {
+    const Eights four{load<uint32_t>(from), 0};
+    return (typename V::I)__builtin_shufflevector((typename V::B)four, typename V::B{}, 0, 16, 16, 16, 1, 16, 16, 16, 2,
+                                                  16, 16, 16, 3, 16, 16, 16);
   }
   // entry(row) for each row
   template <class Entry>
@@ -167,6 +181,14 @@ struct Words<V, 32> {
   static HEDDLE_INLINE typename V::I pairs(const uint8_t* from) {
     return __builtin_convertvector(load<Pairs>(from), typename V::I);
   }
+  static HEDDLE_INLINE typename V::I bytes(const uint8_t* from) {
+    typedef uint8_t Bytes __attribute__((vector_size(16)));
+    typedef uint64_t Two __attribute__((vector_size(16)));
+    const Two eight{load<uint64_t>(from), 0};
+    const auto words =
+        (Pairs)__builtin_shufflevector((Bytes)eight, Bytes{}, 0, 16, 1, 16, 2, 16, 3, 16, 4, 16, 5, 16, 6, 16, 7, 16);
+    return __builtin_convertvector(words, typename V::I);
+  }
   template <class Entry>
   static HEDDLE_INLINE typename V::B fours(Entry entry) {
     return (typename V::B)
@@ -186,6 +208,10 @@ struct Words<V, 64> {
   typedef uint64_t Eights __attribute__((vector_size(64)));
   static HEDDLE_INLINE typename V::I pairs(const uint8_t* from) {
     return __builtin_convertvector(load<Pairs>(from), typename V::I);
+  }
+  static HEDDLE_INLINE typename V::I bytes(const uint8_t* from) {
+    typedef uint8_t Bytes __attribute__((vector_size(16)));  // (straight to words g++ takes them one by one)
+    return __builtin_convertvector(__builtin_convertvector(load<Bytes>(from), Pairs), typename V::I);
   }
   template <class Entry>
   static HEDDLE_INLINE typename V::B fours(Entry entry) {
