@@ -4,9 +4,10 @@ option(HEDDLE_BENCHMARKS "Build the programs under bench/" ON)
 set(HEDDLE_TEST_PARTS 0 CACHE STRING "Each test program as this number of ctests; 0: a ctest for each test")
 option(HEDDLE_FUZZ "tests/fuzz as libFuzzer programs; needs clang" OFF)
 set(HEDDLE_TOGETHER 0 CACHE STRING "As many files of a room go to the compiler at a time: 30 take a fourth of the time; 0: one by one")
+set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
+set(HEDDLE_SANITIZED_ROOMS "." CACHE STRING "The rooms that have sanitizers and whose tests are built, as a regular expression; without sanitizers all")
 set(HEDDLE_UNSANITIZED_FROM "" CACHE PATH
   "With sanitizers: the build of the preset `release`, which has what is compiled without them; empty: it is compiled again")
-set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizers, comma separated: address,undefined or thread")
 
 find_program(HEDDLE_CCACHE ccache)
 if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

@@ -1,6 +1,4 @@
 # Rooms, tests and benchmarks are found by folder: a new .cpp needs no line in any CMakeLists.txt.
-set(heddle_unsanitized "^(ptx|kernels|proof)$")
-
 # Files go to the compiler together: most of its time is spent on headers and templates that they share. So what stands in
 # unnamed namespaces of a room has names of its own: scripts/check_names sees to it.
 # Headers of others that most of them include are compiled once for all targets with the same options: by g++, for clang
@@ -10,7 +8,8 @@ function(heddle_together target)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HEDDLE_TOGETHER})
-  if(CMAKE_CXX_COMPILER_LAUNCHER OR NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  get_target_property(type ${target} TYPE)
+  if(CMAKE_CXX_COMPILER_LAUNCHER OR NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU OR type STREQUAL MODULE_LIBRARY)
     return()
   endif()
   set(headers algorithm array atomic chrono condition_variable filesystem fstream functional map memory mutex optional random
@@ -22,14 +21,17 @@ function(heddle_together target)
   target_compile_options(${target} PRIVATE -Wno-error=invalid-pch)
   # g++ 12 forgets which of them are a system's, and warns of what it sees in their inlined functions
   foreach(warning array-bounds dangling-pointer free-nonheap-object maybe-uninitialized nonnull stringop-overread use-after-free)
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-error=${warning}>)
+    target_compile_options(${target} PRIVATE -Wno-error=${warning})
   endforeach()
   get_target_property(options ${target} COMPILE_OPTIONS)
   get_target_property(shared ${target} POSITION_INDEPENDENT_CODE)
-  string(MD5 key "${headers} ${options} ${shared}")
+  # Libraries that define macros in all files that use them: g++ wants the same macros for the same headers.
+  get_target_property(libraries ${target} LINK_LIBRARIES)
+  list(FILTER libraries INCLUDE REGEX "^GTest::")
+  string(MD5 key "${headers} ${options} ${shared} ${libraries}")
   if(NOT TARGET heddle_headers_${key})
     add_library(heddle_headers_${key} OBJECT ${CMAKE_SOURCE_DIR}/cmake/headers.cpp)
-    target_link_libraries(heddle_headers_${key} PRIVATE heddle_options ${HEDDLE_FMT} nlohmann_json::nlohmann_json)
+    target_link_libraries(heddle_headers_${key} PRIVATE heddle_options ${HEDDLE_FMT} nlohmann_json::nlohmann_json ${libraries})
     target_compile_options(heddle_headers_${key} PRIVATE ${options})
     if(shared)
       heddle_in_shared_library(heddle_headers_${key})
@@ -46,8 +48,8 @@ function(heddle_in_shared_library target)
     VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
-# heddle_unsanitized_library(target): a library without sanitizers is the same in every build, so a build with them takes
-# that of the release build, after bringing it up to date.
+# heddle_unsanitized_library(target): a build with sanitizers takes this library from the release build, after bringing it
+# up to date. Only for what shares no inline function with other rooms: two compilers lay out closures differently.
 function(heddle_unsanitized_library target)
   add_library(${target} STATIC IMPORTED GLOBAL)
   set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${HEDDLE_UNSANITIZED_FROM}/lib${target}.a)
@@ -62,14 +64,13 @@ function(heddle_room_options target name)
   if(NOT HEDDLE_SANITIZE AND name MATCHES "^(kernels|cuda|formats|chat|model|gpu|page|server|store|proof|main|library)$")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
-  # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1. Rooms
-  # that describe kernels read no files and no requests, and the interpreter checks every access itself: a sanitizer
-  # has little to find in them for a fifth of its time, and their tests do not run again.
-  if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text|grammar|cpu)$")
+  # With sanitizers, only what tests spend their time in is optimised: -O0 compiles in a third of the time of -O1.
+  if(HEDDLE_SANITIZE AND NOT HEDDLE_FUZZ AND NOT name MATCHES "^(base|quant|ptx|text|grammar|cpu|engine)$")
     target_compile_options(${target} PRIVATE -O0)
   endif()
-  if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
+  if(NOT name MATCHES "${HEDDLE_SANITIZED_ROOMS}")
     target_compile_options(${target} PRIVATE -fno-sanitize=all)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)  # another may need it
   endif()
 endfunction()
 
@@ -100,10 +101,7 @@ function(heddle_room name)
   list(TRANSFORM ROOM_DEPENDS PREPEND heddle_)
   list(TRANSFORM ROOM_TESTS_USE PREPEND heddle_)
   set_property(GLOBAL PROPERTY heddle_${name}_tests_use ${ROOM_TESTS_USE})
-  if(HEDDLE_UNSANITIZED_FROM AND name MATCHES "${heddle_unsanitized}")
-    heddle_unsanitized_library(heddle_${name})
-    target_link_libraries(heddle_${name} INTERFACE heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
-  elseif(sources)
+  if(sources)
     add_library(heddle_${name} STATIC ${sources})
     target_link_libraries(heddle_${name} PUBLIC heddle_options ${ROOM_DEPENDS} ${ROOM_USES})
     if(NOT name MATCHES "^(page|server|proof|main)$")
@@ -125,6 +123,9 @@ function(heddle_program program room)
   heddle_room(${room} ${ARGN})
   add_executable(${program} ${CMAKE_SOURCE_DIR}/src/${room}/main.cpp)
   target_link_libraries(${program} PRIVATE heddle_${room})
+  if(NOT room MATCHES "${HEDDLE_SANITIZED_ROOMS}")
+    set_target_properties(${program} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 # The files of src/page/web as a list for src/page/page.cpp, which has them copied into the program.
@@ -149,9 +150,6 @@ endfunction()
 # With HEDDLE_TEST_PARTS a ctest is a part of the program: starting thousands of processes takes minutes. Tests with Slow
 # or Assemble (it is ptxas that works there) in their name are left out with sanitizers.
 function(heddle_tests name)
-  if(HEDDLE_SANITIZE AND name MATCHES "${heddle_unsanitized}")
-    return()
-  endif()
   cmake_parse_arguments(TESTS "" "" "EXCEPT" ${ARGN})
   list(TRANSFORM TESTS_EXCEPT PREPEND ${CMAKE_SOURCE_DIR}/tests/${name}/)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp)
@@ -170,9 +168,9 @@ function(heddle_tests name)
     heddle_test_options(${name}_cases)
   endif()
 
-  add_executable(${name}_tests ${sources} $<TARGET_OBJECTS:heddle_test_main>)
+  add_executable(${name}_tests ${sources})
   target_link_libraries(${name}_tests PRIVATE
-    $<TARGET_NAME_IF_EXISTS:${name}_cases> ${tests_use} heddle_${name} GTest::gtest)
+    $<TARGET_NAME_IF_EXISTS:${name}_cases> ${tests_use} heddle_${name} GTest::gtest_main)
   heddle_test_options(${name}_tests)
   if(NOT HEDDLE_TEST_PARTS)
     gtest_discover_tests(${name}_tests
@@ -205,7 +203,11 @@ function(heddle_test_options target)
   target_compile_definitions(${target} PRIVATE HEDDLE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # What is tested is optimised as it is shipped; the tests themselves are not, because compiling them is most of the
   # time: -O0 takes two thirds of -O1, and with sanitizers half.
-  target_compile_options(${target} PRIVATE -O0)
+  set(level -O0)
+  if(target MATCHES "^(cpu|engine)_tests$")  # they spend their time in their references
+    set(level $<$<NOT:$<CONFIG:Debug>>:-O1>)
+  endif()
+  target_compile_options(${target} PRIVATE ${level})
   if(HEDDLE_SANITIZE MATCHES "undefined")
     # What is checked at every access through a pointer takes a sixth of the time. In a test, "address" finds a null too.
     target_compile_options(${target} PRIVATE -fno-sanitize=null,alignment,vptr,object-size)
@@ -216,10 +218,11 @@ endfunction()
 # Every folder under tests/ that has the name of a room. One with a CMakeLists.txt of its own says itself what it builds.
 function(heddle_all_tests)
   include(GoogleTest)
-  add_library(heddle_test_main OBJECT ${CMAKE_SOURCE_DIR}/tests/support/main.cpp)
-  target_link_libraries(heddle_test_main PRIVATE GTest::gtest)
   file(GLOB rooms CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/tests/*)
   foreach(room ${rooms})
+    if(TARGET heddle_${room} AND NOT room MATCHES "${HEDDLE_SANITIZED_ROOMS}")
+      continue()
+    endif()
     if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${room}/CMakeLists.txt)
       add_subdirectory(tests/${room})
     elseif(TARGET heddle_${room})
