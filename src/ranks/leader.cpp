@@ -62,6 +62,7 @@ class Leader : public model::Backend {
   }
 
   bool can_pick(const model::Picking& picking) const override { return own_->can_pick(picking); }
+  bool computes_rows_in_groups() const override { return own_->computes_rows_in_groups(); }
   uint32_t max_in_flight() const override { return own_->max_in_flight(); }
   uint32_t max_followed_rows() const override { return own_->max_followed_rows(); }
   uint32_t max_followed_changes() const override { return own_->max_followed_changes(); }

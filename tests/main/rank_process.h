@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 namespace heddle::test {
@@ -14,9 +13,10 @@ namespace heddle::test {
 inline pid_t process_of_rank(pid_t leader, uint32_t rank) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     std::ifstream stat(entry.path() / "stat"), line(entry.path() / "cmdline");
-    std::string skipped, words((std::istreambuf_iterator<char>(line)), {});
+    std::string skipped, words;
     pid_t process = 0, parent = 0;
     stat >> process >> skipped >> skipped >> parent;
+    std::getline(line, words);  // of a process that has just ended, nothing
     std::replace(words.begin(), words.end(), '\0', ' ');
     if (parent == leader && words.find("--child-rank " + std::to_string(rank) + " ") != words.npos) return process;
   }

@@ -1,5 +1,5 @@
-// Whether the program under test has a sanitizer. Asked when it runs: the tests of a build with sanitizers are those of
-// the release build, compiled once.
+// Whether this program was built with a sanitizer. Asked when it runs, because g++ and clang say it in different ways
+// when they compile.
 #pragma once
 
 extern "C" {

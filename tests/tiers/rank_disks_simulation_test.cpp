@@ -68,9 +68,8 @@ class StoredRanks {
       return disk ? std::make_unique<PartFolder>(tiers::rank_folder(folder, rank, ranks), disk) : nullptr;
     };
     for (uint32_t rank = 1; rank < ranks; ++rank) {
-      backends_.push_back(std::make_unique<RankFake>(model_, limits_, 1, 5 * rank));
-      threads_.emplace_back([this, rank, memory, mine = own(rank)]() mutable {
-        RankFake& backend = *backends_[rank - 1];
+      RankFake& backend = *backends_.emplace_back(std::make_unique<RankFake>(model_, limits_, 1, 5 * rank));
+      threads_.emplace_back([this, rank, memory, &backend, mine = own(rank)]() mutable {
         ranks::PartBuffers buffers(memory);
         const tiers::RankDisk answering(std::move(mine), *groups_[rank], buffers, backend);
         try {

@@ -2,6 +2,8 @@
 // that start anew. Every answer is that of the same request alone.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "tests/engine/random_shape.h"
 #include "tests/support/folder.h"
 #include "tests/tiers/damage.h"
@@ -49,6 +51,45 @@ void run_with_store(uint64_t seed, uint32_t requests, Sums& sums) {
     EXPECT_LE(shape.tally.metrics.store.memory_bytes, memory);
     if (::testing::Test::HasFailure()) return;
   }
+}
+
+// Random traffic with a small cache and a large store in memory: nearly all that is evicted is restored. `run`
+// completes the traffic of a seed and simulates it.
+void run_with_memory(uint64_t seeds, const std::function<Tally(Traffic&, uint64_t)>& run) {
+  uint64_t restored = 0;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    TieredStore store(100'000'000);
+    const uint32_t block = 1u << seed % 4;
+    Traffic traffic{.requests = 150 / shorter, .open = uint32_t(2 + seed % 20), .turns = 0.8};
+    traffic.limits = fake_limits(traffic.longest_prompt / block + 40, block, uint32_t(8 + seed % 60));
+    traffic.options.store = &store;
+    traffic.options.store_identity = "fake";
+    restored += run(traffic, seed).metrics.restored;
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(restored, 300u / shorter);
+}
+
+// A head's proposals are computed before the next batch is launched, in blocks that may have just been evicted.
+TEST(StoreSimulation, WithAHead) {
+  run_with_memory(12, [](Traffic& traffic, uint64_t seed) {
+    traffic.limits.state_slots = uint32_t(3 + seed % 30);
+    traffic.head_right = 0.9;
+    traffic.options.speculation = engine::Speculation::on;
+    return seed % 2 ? Simulation<>(traffic, seed).run() : Simulation<FakeDevice>(traffic, seed).run();
+  });
+}
+
+// A sequence may hold windows that it will not see after what is restored.
+TEST(StoreSimulation, WithFewWindows) {
+  run_with_memory(40, [](Traffic& traffic, uint64_t seed) {
+    traffic.limits.rows = uint32_t(2 + seed % 7);
+    traffic.window = uint32_t(1 + seed % 37);
+    const uint32_t block = traffic.limits.block_tokens;
+    traffic.limits.window_blocks = (traffic.window + traffic.limits.rows + block - 1) / block + 1 + uint32_t(seed % 3);
+    return Simulation<>(traffic, seed).run();
+  });
 }
 
 TEST(StoreSimulation, OfEveryShape) {

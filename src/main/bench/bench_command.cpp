@@ -100,6 +100,7 @@ struct Row {
   uint32_t depth = 0, batch = 1;
   uint32_t threads = 0;                      // 0: on a GPU
   std::vector<double> rates;                 // tokens per second, ascending
+  double rows = 0;                           // of a step, the mean; 0: not known
   double bytes = 0;                          // read per second, at the median; 0: not known
   double share = 0;                          // of the bandwidth; 0: not known
   std::optional<model::SplitTimes> split{};  // of all runs
@@ -184,15 +185,20 @@ class Bench {
     if (running_.gpu || running_.drafts())
       generate(texts, tokens + 1);  // makes graphs, and the draft reads the prompts
     running_.backend->split_times();
+    double rows_of_step = batch;
     for (uint32_t run = 0; run < runs; ++run) {
       progress.count(label_of(row) + ":", run, runs, "runs");
-      row.rates.push_back(generate(texts, tokens + 1));
+      const Generated generated = generate(texts, tokens + 1);
+      row.rates.push_back(generated.rate);
+      rows_of_step = generated.rows_of_step;
     }
     row.split = running_.backend->split_times();
     std::sort(row.rates.begin(), row.rates.end());
     if (running_.drafts()) return row;  // what a step reads depends on the proposals
-    const double bytes = step_bytes(running_, batch) + batch * cache_bytes(running_, depth + tokens / 2.0);
-    row.bytes = bytes * row.median() / batch;
+    row.rows = running_.backend->computes_rows_in_groups() ? rows_of_step : batch;  // streams may take turns
+    const double bytes =
+        step_bytes(running_, uint32_t(std::lround(row.rows))) + row.rows * cache_bytes(running_, depth + tokens / 2.0);
+    row.bytes = bytes * row.median() / row.rows;
     if (bandwidth > 0) {
       bandwidth = std::max(bandwidth, row.bytes);  // other programs may have run while it was measured
       row.share = row.bytes / bandwidth;
@@ -237,9 +243,13 @@ class Bench {
     return end->computed_tokens / (end->timing.queue + end->timing.prompt);
   }
 
-  // Tokens per second of all streams together, in the steps from when all have a token to when the first has ended.
-  double generate(const std::vector<std::vector<TokenId>>& texts, uint32_t tokens) {
-    size_t started = 0, ended = 0, in_step = 0, counted = 0;
+  struct Generated {
+    double rate = 0;          // tokens per second of all streams together
+    double rows_of_step = 1;  // the mean
+  };
+  // In the steps from when all streams have a token to when the first has ended.
+  Generated generate(const std::vector<std::vector<TokenId>>& texts, uint32_t tokens) {
+    size_t started = 0, ended = 0, in_step = 0, counted = 0, steps = 0;
     std::optional<engine::Event> failed;
     for (const std::vector<TokenId>& text : texts) {
       engine::Request request{.prompt = text, .max_tokens = tokens};
@@ -261,10 +271,12 @@ class Bench {
       if (!all_started) start = Clock::now();
       if (!all_run || in_step == 0) continue;
       counted += in_step;
+      ++steps;
       last = Clock::now();
     }
     if (failed) expect_fine(*failed);
-    return counted ? double(counted) / std::chrono::duration<double>(last - start).count() : 0;
+    if (counted == 0) return {};
+    return {double(counted) / std::chrono::duration<double>(last - start).count(), double(counted) / double(steps)};
   }
 
   void expect_fine(const engine::Event& event) const {
@@ -327,6 +339,7 @@ nlohmann::ordered_json json_of(const Row& row) {
                               {"threads", row.threads},
                               {"tokens_per_second", row.median()},
                               {"runs", row.rates}};
+  if (row.rows > 0) json["rows_per_step"] = row.rows;
   if (row.bytes > 0) json["bytes_per_second"] = row.bytes;
   if (row.share > 0) json["share_of_limit"] = row.share;
   if (row.split && row.split->batches) {

@@ -24,6 +24,7 @@ class ForcedAcceptance : public model::Backend {
   void allow(std::span<const std::span<const uint32_t>> masks) override { inner_.allow(masks); }
   model::Result result() override;
   bool can_pick(const model::Picking& picking) const override { return inner_.can_pick(picking); }
+  bool computes_rows_in_groups() const override { return inner_.computes_rows_in_groups(); }
   uint32_t max_in_flight() const override { return inner_.max_in_flight(); }
   uint32_t max_followed_rows() const override { return inner_.max_followed_rows(); }
   uint32_t max_followed_changes() const override { return inner_.max_followed_changes(); }

@@ -2,8 +2,6 @@
 // themselves are defined in numbers.h.
 #ifdef __clang__  // would warn where a row cannot be done in vectors
 #pragma clang diagnostic ignored "-Wpass-failed"
-#else  // the exception flags are never read: both sides of a choice may be computed, so that rows are done in vectors
-#pragma GCC optimize("no-trapping-math")
 #endif
 #include "ptx/machine/bit_numbers.h"
 #include "ptx/machine/converted_numbers.h"

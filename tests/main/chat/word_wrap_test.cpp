@@ -74,7 +74,8 @@ TEST(WordWrap, FollowsTheWidthAsItChanges) {
   WordWrap wrap([&width] { return width; });
   std::string out = wrap.push("one two three four ");
   width = 9;
-  out += wrap.push("five six seven") + wrap.finish();
+  out += wrap.push("five six seven");
+  out += wrap.finish();
   EXPECT_EQ(out, "one two three four\nfive six\nseven");
 }
 
