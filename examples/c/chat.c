@@ -32,8 +32,9 @@ static void append_message(struct text* list, const char* role, const char* cont
   append(list, role, strlen(role));
   append(list, "\",\"content\":\"", 13);
   for (; *content; ++content) {
-    if (*content == '"' || *content == '\\' || (unsigned char)*content < 0x20)
-      append(list, escaped, (size_t)sprintf(escaped, "\\u%04x", (unsigned)*content));
+    const unsigned char byte = (unsigned char)*content;
+    if (byte == '"' || byte == '\\' || byte < 0x20)
+      append(list, escaped, (size_t)sprintf(escaped, "\\u%04x", byte));
     else
       append(list, content, 1);
   }
