@@ -260,7 +260,8 @@ TEST(Service, LogsEveryRequest) {
   test::expect_says(line.at("error").get<std::string>(), {"/nothing"});
   EXPECT_GE(line.at("total_ms"), 0);
 
-  fixture.complete(R"("prompt":["abc","hij"],"max_tokens":4,"n":2,"user":"me")");
+  // letters that the digits of an id cannot spell
+  fixture.complete(R"("prompt":["tuv","hij"],"max_tokens":4,"n":2,"user":"me")");
   line = fixture.last_log();
   EXPECT_EQ(line.at("status"), 200);
   EXPECT_EQ(line.at("model"), "count/er");
@@ -274,7 +275,8 @@ TEST(Service, LogsEveryRequest) {
   EXPECT_FALSE(line.contains("error"));
   EXPECT_FALSE(line.contains("request"));
   EXPECT_FALSE(line.contains("completions"));
-  EXPECT_EQ(line.dump().find("abc"), std::string::npos) << "prompts are not logged";
+  for (const char* prompt : {"tuv", "hij"})
+    EXPECT_EQ(line.dump().find(prompt), std::string::npos) << "prompts are not logged: " << line;
   EXPECT_EQ(fixture.log().size(), 2);
 }
 
