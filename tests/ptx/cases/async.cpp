@@ -128,7 +128,7 @@ void cp_async_barriers(std::vector<Case>& all) {
 // --- mbarriers among the threads of a block ------------------------------------------------------------------------
 void mbarriers_alone(std::vector<Case>& all) {
   // A word per thread; the result is the word of the thread opposite, after a barrier that `meet` makes.
-  auto add = [&](const std::string& name, uint32_t arrivals, std::function<void(Code&, Mbarrier&)> meet) {
+  auto add = [&](const std::string& name, uint32_t arrivals, Callable<void(Code&, Mbarrier&)> meet) {
     all.push_back(
         word_case({.name = name,
                    .family = "async",
@@ -240,7 +240,7 @@ void mbarriers_alone(std::vector<Case>& all) {
 // --- bulk copies --------------------------------------------------------------------------------------------------
 void bulk_loads(std::vector<Case>& all) {
   auto add = [&](const std::string& name, uint32_t bytes,
-                 std::function<void(AsyncTile&, Shared<uint8_t>, Mbarrier&)> begin) {
+                 Callable<void(AsyncTile&, Shared<uint8_t>, Mbarrier&)> begin) {
     all.push_back(block_case(
         name, bytes, bytes,
         [=](AsyncTile& t) {
@@ -321,7 +321,7 @@ void bulk_loads(std::vector<Case>& all) {
 
 void bulk_stores(std::vector<Case>& all) {
   // Threads write the tile, one thread stores it.
-  auto add = [&](const std::string& name, uint32_t bytes, std::function<void(AsyncTile&, Shared<uint8_t>)> finish) {
+  auto add = [&](const std::string& name, uint32_t bytes, Callable<void(AsyncTile&, Shared<uint8_t>)> finish) {
     all.push_back(block_case(
         name, bytes, bytes,
         [=](AsyncTile& t) {
@@ -396,7 +396,7 @@ void bulk_stores(std::vector<Case>& all) {
 
 // --- what changes no value ----------------------------------------------------------------------------------------
 void no_ops(std::vector<Case>& all) {
-  auto add = [&](const char* name, std::function<void(AsyncTile&)> around) {
+  auto add = [&](const char* name, Callable<void(AsyncTile&)> around) {
     all.push_back(block_case(
         name, item_bytes, item_bytes,
         [=](AsyncTile& t) {

@@ -51,8 +51,8 @@ void barrier_reductions(std::vector<Case>& all) {
 
 // Exchanges through shared memory, each ordered by another kind of barrier. 128 threads, a word each.
 void exchanges(std::vector<Case>& all) {
-  auto add = [&](const char* what, std::function<U32(Code&, Shared<uint32_t>, U32)> body,
-                 std::function<uint32_t(const uint32_t* in, uint32_t t)> expect) {
+  auto add = [&](const char* what, Callable<U32(Code&, Shared<uint32_t>, U32)> body,
+                 Callable<uint32_t(const uint32_t* in, uint32_t t)> expect) {
     all.push_back(word_case(
         {.name = what,
          .family = "warp",

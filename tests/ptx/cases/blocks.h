@@ -13,9 +13,8 @@ struct AsyncTile {
   Builder<Args>& k;
   Global<uint8_t> in, out;  // of the item
 };
-inline Case block_case(const std::string& name, uint32_t in_bytes, uint32_t out_bytes,
-                       std::function<void(AsyncTile&)> body, std::function<void(const uint8_t*, uint8_t*)> reference,
-                       uint32_t cluster = 1) {
+inline Case block_case(const std::string& name, uint32_t in_bytes, uint32_t out_bytes, Callable<void(AsyncTile&)> body,
+                       Callable<void(const uint8_t*, uint8_t*)> reference, uint32_t cluster = 1) {
   Case c;
   c.name = name;
   c.family = "async";
@@ -34,7 +33,7 @@ inline Case block_case(const std::string& name, uint32_t in_bytes, uint32_t out_
   };
   return c;
 }
-inline std::function<void(const uint8_t*, uint8_t*)> copied(uint32_t bytes) {
+inline Callable<void(const uint8_t*, uint8_t*)> copied(uint32_t bytes) {
   return [=](const uint8_t* in, uint8_t* out) { std::memcpy(out, in, bytes); };
 }
 

@@ -10,7 +10,7 @@ constexpr uint32_t part = block_threads * 16;  // bytes of the item that belong 
 
 // --- clusters -----------------------------------------------------------------------------------------------------
 // Block r of the item gives what block r + 1 holds.
-std::function<void(const uint8_t*, uint8_t*)> rotated(uint32_t blocks, uint32_t bytes, uint32_t by) {
+Callable<void(const uint8_t*, uint8_t*)> rotated(uint32_t blocks, uint32_t bytes, uint32_t by) {
   return [=](const uint8_t* in, uint8_t* out) {
     for (uint32_t r = 0; r < blocks; ++r) std::memcpy(out + r * bytes, in + (r + by) % blocks * bytes, bytes);
   };
@@ -79,7 +79,7 @@ void distributed(std::vector<Case>& all, const std::string& type, uint32_t block
 
 template <class T>
 void distributed_atomics(std::vector<Case>& all, Atomic what, const std::string& name, uint32_t blocks,
-                         std::function<T(T old, T v)> after) {
+                         Callable<T(T old, T v)> after) {
   // Each thread acts on its own cell in the next block: the old value, then what that block finds. The cells hold the
   // input of their own block; the operand is the input of the acting one.
   constexpr uint32_t bytes = block_threads * sizeof(T);

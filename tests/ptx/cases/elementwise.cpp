@@ -81,7 +81,7 @@ Source amounts(uint32_t width) {
                           2 * width, 254, 255, 256,       257,       0x10001,   0xffffffff};
   return {v, [width](Rng& rng) { return rng() % (width + 8); }};
 }
-Source without(Source s, std::function<bool(uint64_t)> reject) {
+Source without(Source s, Callable<bool(uint64_t)> reject) {
   std::erase_if(s.special, reject);
   s.random = [random = s.random, reject](Rng& rng) {
     for (;;)

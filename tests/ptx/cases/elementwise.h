@@ -10,7 +10,7 @@ namespace heddle::ptx::cases {
 // Where the values of one operand come from, as bits.
 struct Source {
   std::vector<uint64_t> special = {};
-  std::function<uint64_t(Rng&)> random = {};
+  Callable<uint64_t(Rng&)> random = {};
 };
 // Zeros, infinities, NaNs, the ends of the range, the neighbours of 1.
 std::vector<uint64_t> special_floats(const Format& f);
@@ -24,11 +24,11 @@ Source any(Type t);              // of the above, or a predicate
 Source bits_of(Type t);          // for operations that ignore what the bits mean
 Source amounts(uint32_t width);  // shift amounts, positions and lengths for `width` bits
 // The source without the values that `reject` names.
-Source without(Source s, std::function<bool(uint64_t)> reject);
+Source without(Source s, Callable<bool(uint64_t)> reject);
 
 // --- judging a result -----------------------------------------------------------------------------------------------
 // Empty if `got` may stand where `want` is expected.
-using Judge = std::function<std::string(uint64_t got, uint64_t want)>;
+using Judge = Callable<std::string(uint64_t got, uint64_t want)>;
 
 std::string differ(uint64_t got, uint64_t want);
 // Bit for bit, but any NaN for a NaN: where PTX leaves the payload open.
@@ -41,7 +41,7 @@ Judge within(Type t, double (*tolerance)(double));
 
 // --- the case -------------------------------------------------------------------------------------------------------
 // Bits of the operands in, bits of the results (which are 0 before) out. A predicate is 0 or 1.
-using Reference = std::function<void(const uint64_t* in, uint64_t* out)>;
+using Reference = Callable<void(const uint64_t* in, uint64_t* out)>;
 
 struct Elementwise {
   std::string name = {}, family = {};
@@ -49,11 +49,11 @@ struct Elementwise {
   Reference reference = {};
   Judge judge = {};  // of each result; none: bit for bit
   std::string bound = "exact";
-  std::function<void(Rng&, uint64_t* in)> relate = {};  // ties random operands to each other, now and then
+  Callable<void(Rng&, uint64_t* in)> relate = {};  // ties random operands to each other, now and then
 };
 
 // Appends the instructions under test: operands of the given types in, the results' registers out.
-using Apply = std::function<std::vector<Operand>(Code& k, const std::vector<Operand>& in)>;
+using Apply = Callable<std::vector<Operand>(Code& k, const std::vector<Operand>& in)>;
 Case elementwise_case(Elementwise e, std::vector<Type> operands, Type result, uint32_t results, Apply apply);
 
 // apply(Code&, Val<Operands>...) gives a Val<R>, or an array of `results` of them.

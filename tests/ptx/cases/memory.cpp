@@ -267,7 +267,7 @@ void shared_cases(std::vector<Case>& all) {
     shared_store<uint32_t, 1>(all, "u32", how);
     shared_store<uint64_t, 2>(all, "v2.u64", how);
   }
-  auto add = [&](const char* what, uint32_t dynamic, std::function<void(Place&)> body) {
+  auto add = [&](const char* what, uint32_t dynamic, Callable<void(Place&)> body) {
     all.push_back(make_case({.name = what,
                              .family = "memory",
                              .per_item = 128,
@@ -384,7 +384,7 @@ void param_load(std::vector<Case>& all, const std::string& type) {
 // --- hints --------------------------------------------------------------------------------------------------------
 // Copies a word with something around it that changes no value.
 void memory_no_ops(std::vector<Case>& all) {
-  auto add = [&](const std::string& what, std::function<void(Place&)> before) {
+  auto add = [&](const std::string& what, Callable<void(Place&)> before) {
     all.push_back(make_case({.name = what,
                              .family = "memory",
                              .in_bytes = 4,

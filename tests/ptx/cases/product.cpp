@@ -142,7 +142,7 @@ double Product::c_of(const uint8_t* in, uint32_t row, uint32_t col) const {
   return read_flag && !flag ? 0 : read_number(sum, in + c_at() + (row * n + col) * size_of(sum));
 }
 
-Case product_case(std::string name, const Product& p, std::function<Kernel()> build) {
+Case product_case(std::string name, const Product& p, Callable<Kernel()> build) {
   Case c;
   c.name = std::move(name);
   c.family = "matrix";

@@ -28,7 +28,7 @@ struct Product {
 };
 
 // A case whose item is `p` and whose kernel has one item per block.
-Case product_case(std::string name, const Product& p, std::function<Kernel()> build);
+Case product_case(std::string name, const Product& p, Callable<Kernel()> build);
 void add_wgmma(std::vector<Case>& all);  // add_matrix adds these too
 
 struct ItemKernel : Builder<Args> {

@@ -22,9 +22,9 @@ struct Threads {
   uint32_t per_item = 1;   // threads: 1, 32, `threads`, or `threads` * cluster
   uint32_t cluster = 1;
   uint32_t in_bytes, out_bytes;  // per thread
-  std::function<void(Place&)> body;
-  std::function<void(const uint8_t* in, uint8_t* out)> reference;  // of the item
-  std::function<void(Rng&, size_t index, uint8_t* in)> fill = {};  // of the item; none: random bits
+  Callable<void(Place&)> body;
+  Callable<void(const uint8_t* in, uint8_t* out)> reference;  // of the item
+  Callable<void(Rng&, size_t index, uint8_t* in)> fill = {};  // of the item; none: random bits
   uint32_t dynamic_shared_bytes = 0;
 };
 
@@ -71,9 +71,9 @@ struct WordThreads {
   std::string name, family;
   uint32_t threads = 128, per_item = 32, cluster = 1;
   uint32_t in, out;  // words per thread
-  std::function<Words(Builder<Args>&, const Words&)> body;
-  std::function<void(const uint32_t* in, uint32_t* out)> reference;  // thread t has in[t * words in ...]
-  std::function<void(Rng&, size_t index, uint32_t* in)> fill = {};
+  Callable<Words(Builder<Args>&, const Words&)> body;
+  Callable<void(const uint32_t* in, uint32_t* out)> reference;  // thread t has in[t * words in ...]
+  Callable<void(Rng&, size_t index, uint32_t* in)> fill = {};
 };
 inline Case word_case(WordThreads w) {
   Threads t{.name = w.name,

@@ -1,10 +1,10 @@
 // Every instruction of the language in every variant, each as a few lines of a kernel written with the builder.
 // target_test.cpp hands them to ptxas.
 #pragma once
-#include <functional>
 #include <vector>
 
 #include "ptx/builder.h"
+#include "tests/ptx/callable.h"
 
 namespace heddle::ptx::instructions {
 
@@ -70,7 +70,7 @@ struct Stage : Builder<Args> {
   int64_t loads_ = 0;
 };
 
-using Probe = std::function<void(Stage&)>;
+using Probe = Callable<void(Stage&)>;
 using Probes = std::vector<Probe>;
 
 void add_arithmetic(Probes& all);
