@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <fstream>
 #include <optional>
@@ -149,8 +150,9 @@ std::vector<uint32_t> allowed_processors() {
   ProcessorSet all;
   std::vector<uint32_t> result;
   if (sched_getaffinity(0, ProcessorSet::bytes, all.set()) != 0) return result;
-  for (uint32_t i = 0; i < max_processors; ++i)
-    if (all.words[i / 64] >> (i % 64) & 1) result.push_back(i);
+  for (size_t i = 0; i < all.words.size(); ++i)
+    for (uint64_t rest = all.words[i]; rest; rest &= rest - 1)
+      result.push_back(uint32_t(64 * i + size_t(std::countr_zero(rest))));
   return result;
 }
 
