@@ -204,7 +204,7 @@ function(heddle_test_options target)
   # What is tested is optimised as it is shipped; the tests themselves are not, because compiling them is most of the
   # time: -O0 takes two thirds of -O1, and with sanitizers half.
   set(level -O0)
-  if(target MATCHES "^(cpu|engine)_tests$")  # they spend their time in their references
+  if(target MATCHES "^(cpu|engine)_tests$" AND NOT HEDDLE_SANITIZE)  # they spend their time in their references
     set(level $<$<NOT:$<CONFIG:Debug>>:-O1>)
   endif()
   target_compile_options(${target} PRIVATE ${level})
