@@ -267,10 +267,13 @@ bool compute_tiles(const Instruction& i) {
 
 // One that uses vectors: vpdpbusd (AVX-VNNI), vdpbf16ps and vcvtne2ps2bf16.
 bool compute_vectors(const Instruction& i, Vectors& vectors) {
-  if (i.map != 2 || i.wide || i.masked) return false;
+  if (i.map != 2 || i.wide || i.masked || i.length_bits > 2) return false;
+  const bool is_vpdpbusd = !i.is_evex && i.opcode == 0x50 && i.prefix == 1;
+  const bool is_vdpbf16ps = i.is_evex && i.opcode == 0x52 && i.prefix == 2;
+  const bool is_vcvtne2ps2bf16 = i.is_evex && i.opcode == 0x72 && i.prefix == 3;
+  if (!is_vpdpbusd && !is_vdpbf16ps && !is_vcvtne2ps2bf16) return false;  // another may read less memory
   uint8_t a[64], b[64], to[64];
   const uint32_t bytes = 16 << i.length_bits;
-  if (i.length_bits > 2) return false;
   vectors.read(i.other, a, bytes);
   if (!i.in_memory)
     vectors.read(i.rm, b, bytes);
@@ -284,14 +287,14 @@ bool compute_vectors(const Instruction& i, Vectors& vectors) {
     std::memcpy(&bits, from + 2 * index, 2);
     return f32_of_bf16(bits);
   };
-  if (!i.is_evex && i.opcode == 0x50 && i.prefix == 1) {
+  if (is_vpdpbusd) {
     for (uint32_t at = 0; at < bytes; at += 4) {
       int32_t sum;
       std::memcpy(&sum, to + at, 4);
       for (int byte = 0; byte < 4; ++byte) sum += a[at + byte] * int8_t(b[at + byte]);
       std::memcpy(to + at, &sum, 4);
     }
-  } else if (i.is_evex && i.opcode == 0x52 && i.prefix == 2) {
+  } else if (is_vdpbf16ps) {
     for (uint32_t lane = 0; lane < bytes / 4; ++lane) {
       float sum;
       std::memcpy(&sum, to + 4 * lane, 4);
@@ -299,7 +302,7 @@ bool compute_vectors(const Instruction& i, Vectors& vectors) {
         sum = multiply_add(bf16_of_vector(a, index), bf16_of_vector(b, index), flushed(sum));
       std::memcpy(to + 4 * lane, &sum, 4);
     }
-  } else if (i.is_evex && i.opcode == 0x72 && i.prefix == 3) {
+  } else {
     for (uint32_t index = 0; index < bytes / 2; ++index) {
       const bool is_low = index < bytes / 4;
       float value;
@@ -307,8 +310,6 @@ bool compute_vectors(const Instruction& i, Vectors& vectors) {
       const uint16_t bits = bf16_of(value);
       std::memcpy(to + 2 * index, &bits, 2);
     }
-  } else {
-    return false;
   }
   vectors.write(i.reg, to, bytes);
   return true;
