@@ -33,14 +33,19 @@ class SplitModels : public InterpretedGpu {
 
 class SlowSplitsOfArchitectures : public SplitModels, public testing::WithParamInterface<std::string> {};
 
-// No layer on the GPU, one, all but one, all.
+// One layer on the GPU, and all but one; of a model without states and of one with them, also none and all.
 TEST_P(SlowSplitsOfArchitectures, GiveTheReferencesLogits) {
   const test::Folder folder;
   const test::Fixture fixture(GetParam());
   fixture.write(folder, fixture.config, quant::Format::f16);
   const model::Model model = model::load(formats::open_checkpoint(folder.path()), {.context = fixture.context});
   const auto layers = uint32_t(model.layers.size());
-  for (const uint32_t on_gpu : std::set<uint32_t>{0, 1, layers - 1, layers}) {
+  static const std::vector<std::string> classes = test::Fixture::one_of_each_class();
+  static const std::set<std::string> with_all_cuts{test::Fixture::with_states(classes, false).front(),
+                                                   test::Fixture::with_states(classes, true).front()};
+  std::set<uint32_t> cuts{1, layers - 1};
+  if (with_all_cuts.contains(GetParam())) cuts.insert({0, layers});
+  for (const uint32_t on_gpu : cuts) {
     SCOPED_TRACE(on_gpu);
     BesideReference both(model, limits_, split(model, Placement::first_layers(model, on_gpu)), f16_bound_of_split);
     both.use_text(fixture.ids);
