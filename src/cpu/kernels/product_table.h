@@ -12,17 +12,12 @@ constexpr int offset_of = Format::offset + (Format::wide ? Format::V::wide_offse
 // ask for.
 constexpr bool is_size(int rows) { return rows <= 4 || rows % 2 == 0 || rows == 9; }
 
-#ifndef HEDDLE_MAX_PASS  // where all of them would be too many to compile
-#define HEDDLE_MAX_PASS 12
-#endif
-
 // A tile with any number of rows, in passes of about as many each: the weights are unpacked in each.
 template <class Format>
 void any_rows(const uint8_t* tile, uint32_t cols, int offset, const XRow* xs, uint32_t count, float* out,
               uint32_t stride) {
   using V = typename Format::V;
-  constexpr int of_both = Format::max_pass < V::max_pass ? Format::max_pass : V::max_pass;
-  constexpr int max_pass = of_both < HEDDLE_MAX_PASS ? of_both : HEDDLE_MAX_PASS;
+  constexpr int max_pass = Format::max_pass < V::max_pass ? Format::max_pass : V::max_pass;
   for (uint32_t passes = (count + max_pass - 1) / max_pass; passes > 0; --passes) {
     const uint32_t rows = (count + passes - 1) / passes;
     each<max_pass>([&](auto n) HEDDLE_INLINE_LAMBDA {
