@@ -14,7 +14,13 @@ using model::Overloaded;
 std::string Cpu::describe() const {
   const Pages& packed = weights_.packed();
   const double large = double(packed.bytes_in_large_pages());
-  return fmt::format("CPU ({}, {} threads, {} activations, {}{})", isa_.name, team_.threads(), exact_ ? "f32" : "int8",
+  bool int8 = false, bf16 = false;
+  for (const Weights& weights : weights_.all()) {
+    int8 = int8 || weights.kind == XKind::by_32 || weights.kind == XKind::by_256;
+    bf16 = bf16 || weights.kind == XKind::bf16;
+  }
+  const char* const activations = int8 && bf16 ? "int8 and bf16" : int8 ? "int8" : bf16 ? "bf16" : "f32";
+  return fmt::format("CPU ({}, {} threads, {} activations, {}{})", isa_.name, team_.threads(), activations,
                      limits_.kv == model::KvFormat::q8 ? "q8 KV, " : "",
                      repacked_ ? fmt::format("{} MiB of weights repacked, {:.0f} % large pages", packed.bytes() >> 20,
                                              packed.bytes() ? 100 * large / double(packed.bytes()) : 0)

@@ -52,6 +52,23 @@ TEST(CpuModel, PlainFloats) {
   }
 }
 
+// What a backend says of its activations is what its weights take.
+TEST(CpuModel, ActivationsAreDescribed) {
+  Builder floats({.format = Format::bf16}), quantised({.format = Format::q8_0});
+  const auto of = [](const model::Model& model, const std::string& isa, bool exact) {
+    const std::string all = cpu::make_cpu(model, model_limits, {.threads = 1, .isa = isa, .exact = exact})->describe();
+    const size_t end = all.find(" activations"), begin = all.rfind(", ", end) + 2;
+    return all.substr(begin, end - begin);
+  };
+  for (const std::string& isa : cpu::isa_names()) {
+    EXPECT_EQ(of(quantised.model(), isa, false), "int8") << isa;
+    EXPECT_EQ(of(quantised.model(), isa, true), "f32") << isa;
+    const bool has_bf16 = isa == "neon-i8mm" || isa == "avx512-bf16" || isa == "avx512-amx";
+    EXPECT_EQ(of(floats.model(), isa, false), has_bf16 ? "bf16" : "f32") << isa;
+    EXPECT_EQ(of(floats.model(), isa, true), "f32") << isa;
+  }
+}
+
 // A token whose embedding is a NaN spoils its own logits and those of the tokens that see it, on every backend and with
 // every cache; what comes before stays as it was.
 TEST(CpuModel, NanIsKept) {
