@@ -8,7 +8,7 @@
 
 #include "engine/engine_thread.h"
 #include "main/device/running_model.h"
-#include "main/serve/serve_command.h"
+#include "main/serve/serve_options.h"
 #include "server/service/models.h"
 
 namespace heddle {

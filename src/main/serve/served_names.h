@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "main/serve/serve_command.h"
+#include "main/serve/serve_options.h"
 
 namespace heddle {
 
