@@ -109,16 +109,21 @@ Json join_results(const Json& messages) {
   return out;
 }
 
-void adapt_message(const ChatFormat& format, Json& message) {
-  if (const auto thought = message.find("reasoning_content");
-      thought != message.end() && format.thought_field != "reasoning_content") {
-    message[format.thought_field] = *thought;
-    // harmony's template has one place for what is said before a call
-    if (format.calls.kind == CallFormat::Kind::harmony && has_calls(message) && !content_text(message).empty()) {
-      message[format.thought_field] = thought->get<std::string>() + "\n" + content_text(message);
-      message["content"] = "";
-    }
+// A copy is moved on: a member that is added moves all others of an ordered object.
+void adapt_thought(const ChatFormat& format, Json& message) {
+  const auto found = message.find("reasoning_content");
+  if (found == message.end() || format.thought_field == "reasoning_content") return;
+  std::string thought = found->get<std::string>();
+  // harmony's template has one place for what is said before a call
+  if (format.calls.kind == CallFormat::Kind::harmony && has_calls(message) && !content_text(message).empty()) {
+    thought += "\n" + content_text(message);
+    message["content"] = "";
   }
+  message[format.thought_field] = std::move(thought);
+}
+
+void adapt_message(const ChatFormat& format, Json& message) {
+  adapt_thought(format, message);
   if (!has_calls(message)) {
     if (message.contains("content") && message["content"].is_null()) message["content"] = "";
     return;

@@ -107,6 +107,24 @@ TEST(PrepareConversation, OneCallInAMessage) {
   EXPECT_EQ(messages[4]["content"], "two");
 }
 
+// A message gets a member while another is read, which moves them all.
+TEST(PrepareConversation, ThoughtTextAndCallInOneMessage) {
+  const std::string long_thought(100, 'h');
+  const std::string messages = R"([{"role":"user","content":"q"},{"role":"assistant","content":"I look.",)"
+                               R"("reasoning_content":")" +
+                               long_thought + R"(","tool_calls":[{"id":"1","type":"function","function":)"
+                                              R"({"name":"f","arguments":{"a":1}}}]}])";
+  auto format = format_with_calls();
+  format->thought_field = "thinking";
+  EXPECT_EQ(prepared(*format, messages)[1]["thinking"], long_thought);
+  EXPECT_EQ(prepared(*format, messages)[1]["content"], "I look.");
+  format->calls = named_call_format("harmony");
+  const Ordered answer = prepared(*format, messages)[1];
+  EXPECT_EQ(answer["thinking"], long_thought + "\nI look.") << "gpt-oss has one place for both";
+  EXPECT_EQ(answer["content"], "");
+  EXPECT_EQ(answer["tool_calls"].size(), 1u);
+}
+
 TEST(PrepareConversation, TemplatesWithoutToolsGetThemAsText) {
   const PreparedConversation chat = prepare(std::make_shared<ChatFormat>(), {.messages = calls, .tools = tools});
   EXPECT_EQ(chat.tools, "");
