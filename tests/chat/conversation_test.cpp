@@ -112,8 +112,9 @@ TEST(PrepareConversation, ThoughtTextAndCallInOneMessage) {
   const std::string long_thought(100, 'h');
   const std::string messages = R"([{"role":"user","content":"q"},{"role":"assistant","content":"I look.",)"
                                R"("reasoning_content":")" +
-                               long_thought + R"(","tool_calls":[{"id":"1","type":"function","function":)"
-                                              R"({"name":"f","arguments":{"a":1}}}]}])";
+                               long_thought +
+                               R"(","tool_calls":[{"id":"1","type":"function","function":)"
+                               R"({"name":"f","arguments":{"a":1}}}]}])";
   auto format = format_with_calls();
   format->thought_field = "thinking";
   EXPECT_EQ(prepared(*format, messages)[1]["thinking"], long_thought);

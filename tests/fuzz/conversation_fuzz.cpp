@@ -1,12 +1,14 @@
-// A random conversation, read in one of four dialects and written by the template of a model: it is rendered, or refused
-// with an error that says why. The first byte says which template, the second which dialect; the others make the
-// conversation. The templates are those of the tests and, where the reference data is there, those that models have.
+// A random conversation, read in one of four dialects and written by the template of a model: it is rendered, or
+// refused with an error that says why. The first byte says which dialect, the others make the conversation, and all
+// together say which template: a mutation of one finds another. The templates are those of the tests and, where the
+// reference data is there, those that models have.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -98,7 +100,8 @@ FUZZ_TARGET(conversation) {
   static const text::Tokenizer tokenizer = text::Tokenizer::from_vocabulary(test::byte_level_vocabulary());
   static const std::vector<ModelTemplate> templates = model_templates();
   fuzz::Choices choices(data, size);
-  const ModelTemplate& model = templates[choices.next() % templates.size()];
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const ModelTemplate& model = templates[std::hash<std::string_view>()(bytes) % templates.size()];
   const uint8_t dialect = choices.next();
   const std::string body = fuzz::conversation(dialect, choices);
   server::IgnoredFields ignored;

@@ -17,6 +17,8 @@ class Choices {
   uint8_t next() { return at_ < size_ ? data_[at_++] : uint8_t(0); }
   size_t below(size_t bound) { return next() % bound; }
   bool ended() const { return at_ >= size_; }
+  bool breaks_rules = false;  // members are missing, and values are not what the dialect takes
+  size_t below(size_t valid, size_t all) { return below(breaks_rules ? all : valid); }
 
  private:
   const uint8_t* data_;
@@ -68,34 +70,39 @@ inline Ordered arguments_choice(Choices& choices, bool as_text) {
 }
 
 inline Ordered name_choice(Choices& choices) {
-  static const Ordered names[] = {"f", "get_weather", "f", "g", "mcp__s__t", "", "a b", nullptr, "now", "f.g-h"};
-  return names[choices.below(std::size(names))];
+  static const Ordered names[] = {"f", "get_weather", "g", "mcp__s__t", "now", "f.g-h", "", "a b", nullptr};
+  return names[choices.below(6, std::size(names))];
 }
 
 inline Ordered id_choice(Choices& choices) {
-  static const Ordered ids[] = {"1", "123456789", "call_1", "2", "", "functions.f:0", nullptr, "\u4e2d"};
-  return ids[choices.below(std::size(ids))];
+  static const Ordered ids[] = {"1", "123456789", "call_1", "", "functions.f:0", "\u4e2d", nullptr};
+  return ids[choices.below(6, std::size(ids))];
 }
 
-// One of these in a member, or no member.
+// A member that must be there.
 inline void put(Choices& choices, Ordered& object, const char* name, Ordered value) {
-  if (choices.below(8) != 0) object[name] = std::move(value);
+  if (!choices.breaks_rules || choices.below(4) != 0) object[name] = std::move(value);
+}
+// One that may be there.
+inline void put_some(Choices& choices, Ordered& object, const char* name, Ordered value) {
+  if (choices.below(2) != 0) object[name] = std::move(value);
 }
 
-// A string, parts of type `type`, an empty list, null.
+// A string, parts of type `type`, an empty list, null. Without a type: a string.
 inline Ordered content_choice(Choices& choices, const char* type) {
+  if (!type && !choices.breaks_rules) return text_choice(choices);
   switch (choices.below(8)) {
     case 0: {
       Ordered parts = Ordered::array();
       for (size_t i = choices.below(4); i > 0; --i) {
-        parts.push_back({{"type", type}, {"text", text_choice(choices)}});
+        parts.push_back({{"type", type ? type : "text"}, {"text", text_choice(choices)}});
         if (choices.below(4) == 0) parts.back()["citations"] = nullptr;
-        if (choices.below(16) == 0) parts.back()["type"] = "image";
+        if (choices.breaks_rules && choices.below(8) == 0) parts.back()["type"] = "image";
       }
       return parts;
     }
     case 1:
-      return choices.below(2) ? Ordered(nullptr) : Ordered::array();
+      return choices.breaks_rules ? Ordered(nullptr) : Ordered::array();
     default:
       return text_choice(choices);
   }
@@ -103,8 +110,9 @@ inline Ordered content_choice(Choices& choices, const char* type) {
 
 inline Ordered schema_choice(Choices& choices) {
   static const char* schemas[] = {
-      R"({"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}},"required":["city"]})", "{}",
-      R"({"type":"object"})", R"({"type":"object","properties":{"a":{"type":["string","null"],"enum":["x",null]}}})",
+      R"({"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}},"required":["city"]})",
+      "{}", R"({"type":"object"})",
+      R"({"type":"object","properties":{"a":{"type":["string","null"],"enum":["x",null]}}})",
       R"({"properties":{"list":{"type":"array","items":{"$ref":"#/$defs/x"}}},"$defs":{"x":{"type":"number"}}})"};
   return Ordered::parse(schemas[choices.below(std::size(schemas))]);
 }
@@ -112,10 +120,10 @@ inline Ordered schema_choice(Choices& choices) {
 // --- OpenAI's chats, and Ollama's with arguments that are objects ---------------------------------------------------
 
 inline Ordered chat_message(Choices& choices, bool is_ollama) {
-  static const char* roles[] = {"user", "assistant", "tool",      "system", "assistant", "user",
-                                "tool", "developer", "assistant", "user",   "function",  "assistant"};
-  Ordered message{{"role", roles[choices.below(std::size(roles))]}};
-  put(choices, message, "content", content_choice(choices, "text"));
+  static const char* roles[] = {"user",      "assistant", "tool",      "system", "assistant", "user", "tool",
+                                "developer", "assistant", "assistant", "user",   "function",  "robot"};
+  Ordered message{{"role", roles[choices.below(11, std::size(roles))]}};
+  put(choices, message, "content", content_choice(choices, is_ollama ? nullptr : "text"));
   if (message["role"] == "assistant") {
     static const char* thoughts[] = {"reasoning_content", "reasoning", "thinking"};
     if (choices.below(2)) message[thoughts[choices.below(3)]] = text_choice(choices);
@@ -133,50 +141,45 @@ inline Ordered chat_message(Choices& choices, bool is_ollama) {
     }
   }
   if (message["role"] == "tool") put(choices, message, "tool_call_id", id_choice(choices));
-  if (choices.below(4) == 0) message["name"] = name_choice(choices);
+  put_some(choices, message, "name", name_choice(choices));
   return message;
 }
 
 inline Ordered chat_tool(Choices& choices) {
   Ordered function{{"name", name_choice(choices)}};
-  put(choices, function, "description", text_choice(choices));
-  put(choices, function, "parameters", schema_choice(choices));
+  put_some(choices, function, "description", text_choice(choices));
+  put_some(choices, function, "parameters", schema_choice(choices));
   return {{"type", "function"}, {"function", std::move(function)}};
 }
 
 // --- Anthropic's messages -------------------------------------------------------------------------------------------
 
-inline Ordered anthropic_block(Choices& choices) {
-  switch (choices.below(7)) {
-    case 0:
-      return {{"type", "thinking"}, {"thinking", text_choice(choices)}, {"signature", "heddle."}};
-    case 1: {
-      Ordered call{{"type", "tool_use"}, {"id", id_choice(choices)}, {"name", name_choice(choices)}};
-      put(choices, call, "input", arguments_choice(choices, false));
-      return call;
-    }
-    case 2:
-    case 3: {
-      Ordered result{{"type", "tool_result"}, {"tool_use_id", id_choice(choices)}};
-      put(choices, result, "content", content_choice(choices, "text"));
-      return result;
-    }
-    case 4:
-      return {{"type", "text"}, {"text", text_choice(choices)}, {"citations", nullptr}};
-    default:
-      return {{"type", "text"}, {"text", text_choice(choices)}};
+inline Ordered anthropic_block(Choices& choices, const char* role) {
+  Ordered text{{"type", "text"}, {"text", text_choice(choices)}};
+  put_some(choices, text, "citations", nullptr);
+  const bool answers = role == std::string_view("assistant");
+  if (choices.below(2) || (role == std::string_view("system") && !choices.breaks_rules)) return text;
+  if (answers == (choices.breaks_rules && choices.below(2))) {
+    Ordered result{{"type", "tool_result"}, {"tool_use_id", id_choice(choices)}};
+    put_some(choices, result, "content", content_choice(choices, "text"));
+    return result;
   }
+  if (choices.below(2)) return {{"type", "thinking"}, {"thinking", text_choice(choices)}, {"signature", "heddle."}};
+  Ordered call{{"type", "tool_use"}, {"id", id_choice(choices)}, {"name", name_choice(choices)}};
+  put(choices, call, "input", arguments_choice(choices, false));
+  return call;
 }
 
 inline Ordered anthropic_message(Choices& choices) {
   static const char* roles[] = {"user", "assistant", "user", "assistant", "user", "system"};
-  Ordered message{{"role", roles[choices.below(std::size(roles))]}};
+  const char* role = roles[choices.below(std::size(roles))];
+  Ordered message{{"role", role}};
   if (choices.below(4) == 0) {
     put(choices, message, "content", content_choice(choices, "text"));
     return message;
   }
   message["content"] = Ordered::array();
-  for (size_t i = choices.below(5); i > 0; --i) message["content"].push_back(anthropic_block(choices));
+  for (size_t i = choices.below(5); i > 0; --i) message["content"].push_back(anthropic_block(choices, role));
   return message;
 }
 
@@ -188,13 +191,13 @@ inline Ordered response_item(Choices& choices) {
     case 1: {
       Ordered call{{"type", "function_call"}, {"call_id", id_choice(choices)}, {"name", name_choice(choices)}};
       put(choices, call, "arguments", arguments_choice(choices, true));
-      if (choices.below(4) == 0) call["namespace"] = name_choice(choices);
+      put_some(choices, call, "namespace", name_choice(choices));
       return call;
     }
     case 2: {
       Ordered call{{"type", "custom_tool_call"}, {"call_id", id_choice(choices)}, {"name", name_choice(choices)}};
       put(choices, call, "input", text_choice(choices));
-      if (choices.below(4) == 0) call["namespace"] = name_choice(choices);
+      put_some(choices, call, "namespace", name_choice(choices));
       return call;
     }
     case 3:
@@ -207,15 +210,16 @@ inline Ordered response_item(Choices& choices) {
               {"content", Ordered::array({{{"type", "reasoning_text"}, {"text", text_choice(choices)}}})}};
     default: {
       static const char* roles[] = {"user", "assistant", "developer", "system"};
-      return {{"type", "message"}, {"role", roles[choices.below(4)]}, {"content", content_choice(choices, "input_text")}};
+      return {
+          {"type", "message"}, {"role", roles[choices.below(4)]}, {"content", content_choice(choices, "input_text")}};
     }
   }
 }
 
 inline Ordered response_tool(Choices& choices) {
   Ordered tool{{"type", "function"}, {"name", name_choice(choices)}};
-  put(choices, tool, "description", text_choice(choices));
-  put(choices, tool, "parameters", schema_choice(choices));
+  put_some(choices, tool, "description", text_choice(choices));
+  put_some(choices, tool, "parameters", schema_choice(choices));
   switch (choices.below(5)) {
     case 0:
       return {{"type", "custom"}, {"name", name_choice(choices)}};
@@ -231,8 +235,9 @@ inline Ordered response_tool(Choices& choices) {
 // The body of a request, by the number of its dialect: chats, Anthropic's messages, responses, Ollama's chats.
 inline std::string conversation(uint8_t dialect, Choices& choices) {
   const size_t kind = dialect % 4;
+  choices.breaks_rules = choices.below(4) == 0;
   Ordered list = Ordered::array(), tools = Ordered::array();
-  for (size_t i = 0, count = choices.below(4); i < count; ++i) {
+  for (size_t i = 0, count = choices.below(3); i < count; ++i) {
     if (kind == 1)
       tools.push_back({{"name", name_choice(choices)}, {"input_schema", schema_choice(choices)}});
     else
